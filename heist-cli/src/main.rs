@@ -1,0 +1,2 @@
+//! The heist command.
+fn main() {}

@@ -1,0 +1,305 @@
+//! Switching stacks: create, resume, suspend, finish.
+//!
+//! The only file that knows corosensei. Everything that belongs to a started
+//! goroutine and dies with its stack sits in a [`Frame`] at the stack's top, so
+//! that a goroutine that never ran costs none of it.
+//!
+//! Nothing here is `Send`-checked: a suspended frame goes from thread to
+//! thread. What makes that sound is said where a goroutine is spawned (its
+//! closure is `Send`) and in `README.md` (nothing that came out of a
+//! thread-local lives across a blocking call).
+
+use crate::prim::atomic::{AtomicUsize, Ordering};
+use crate::stacks::{self, Class, Stack};
+use corosensei::stack::StackPointer;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::cell::{Cell, UnsafeCell};
+use std::mem::{self, ManuallyDrop};
+use std::ptr::{self, NonNull};
+
+/// What a suspended goroutine is told when it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// Go on.
+    Run,
+    /// Unwind to the root: the runtime shuts down.
+    Unwind,
+}
+
+/// What a goroutine asks of its M when it leaves its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suspend {
+    /// Queue me behind the others.
+    Yield,
+    /// I sleep until somebody makes me ready.
+    Park,
+}
+
+/// A stack's bounds in corosensei's terms.
+#[derive(Clone, Copy)]
+struct Bounds {
+    base: StackPointer,
+    limit: StackPointer,
+}
+
+// SAFETY: `base` and `limit` bound a range inside a `Stack` that the frame (or
+// the segment's user) owns until execution on it is over, with a guard page
+// below; both are 16-byte aligned.
+unsafe impl corosensei::stack::Stack for Bounds {
+    fn base(&self) -> StackPointer {
+        self.base
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.limit
+    }
+}
+
+impl Bounds {
+    fn new(base: usize, limit: usize) -> Self {
+        let pointer = |address| StackPointer::new(address).expect("stacks are not at address zero");
+        Bounds { base: pointer(base & !15), limit: pointer(limit) }
+    }
+}
+
+type Routine = Coroutine<Resume, Suspend, (), Bounds>;
+
+/// What a started goroutine has beside its control block.
+#[repr(align(16))]
+pub(crate) struct Frame<E> {
+    routine: UnsafeCell<ManuallyDrop<Routine>>,
+    yielder: Cell<*const Yielder<Resume, Suspend>>,
+    stack: ManuallyDrop<Stack>,
+    /// The lowest usable address of the segment in use; read by the handler of
+    /// stack overflows.
+    limit: AtomicUsize,
+    /// A segment that was used and may be used again soon.
+    spare: Cell<Option<Stack>>,
+    /// What the layer above keeps here.
+    pub(crate) ext: E,
+}
+
+/// Prepares a goroutine that runs `entry(argument)` on `stack`.
+///
+/// # Safety
+///
+/// `entry` must be callable with `argument` on whatever thread resumes the
+/// frame, and must not unwind.
+pub(crate) unsafe fn create<E: Default + 'static>(
+    stack: Stack,
+    entry: unsafe fn(*const ()),
+    argument: *const (),
+) -> NonNull<Frame<E>> {
+    let address = (stack.top() - mem::size_of::<Frame<E>>()) & !(mem::align_of::<Frame<E>>() - 1);
+    let frame = address as *mut Frame<E>;
+    let bounds = Bounds::new(address, stack.limit());
+    let body = move |yielder: &Yielder<Resume, Suspend>, _: Resume| {
+        // SAFETY: the frame is written before the first resume, and outlives
+        // the body, which runs on the stack below it.
+        unsafe { (*frame).yielder.set(yielder) };
+        // SAFETY: the caller's promise.
+        unsafe { entry(argument) };
+    };
+    let routine = Coroutine::with_stack(bounds, body);
+    let limit = AtomicUsize::new(stack.limit());
+    // SAFETY: the address is aligned and inside the stack, which is ours, above
+    // the base that the coroutine was given.
+    unsafe {
+        frame.write(Frame {
+            routine: UnsafeCell::new(ManuallyDrop::new(routine)),
+            yielder: Cell::new(ptr::null()),
+            stack: ManuallyDrop::new(stack),
+            limit,
+            spare: Cell::new(None),
+            ext: E::default(),
+        });
+    }
+    // SAFETY: inside a mapping, so not null.
+    unsafe { NonNull::new_unchecked(frame) }
+}
+
+impl<E> Frame<E> {
+    /// Runs the goroutine until it suspends, and returns what it asks for;
+    /// `None` when its body has returned.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the only one that resumes this frame, and it is not
+    /// finished.
+    #[inline]
+    pub(crate) unsafe fn resume(&self, how: Resume) -> Option<Suspend> {
+        // SAFETY: exclusive by the caller's promise. The goroutine itself uses
+        // only the yielder while it runs.
+        let routine = unsafe { &mut *self.routine.get() };
+        match routine.resume(how) {
+            CoroutineResult::Yield(suspend) => Some(suspend),
+            CoroutineResult::Return(()) => None,
+        }
+    }
+
+    /// Leaves the stack, from the goroutine that runs on it. Returns when it is
+    /// resumed, perhaps on another thread: nothing that was read from the M or
+    /// from a thread-local before is valid any more.
+    ///
+    /// # Safety
+    ///
+    /// The caller runs on this frame's stack or on a segment chained to it.
+    #[inline]
+    pub(crate) unsafe fn suspend(&self, suspend: Suspend) -> Resume {
+        // SAFETY: set at the start of the body, and alive as long as it runs.
+        unsafe { (*self.yielder.get()).suspend(suspend) }
+    }
+
+    /// The lowest usable address of the segment in use.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Calls `f` on a segment with at least `bytes` of stack; `None` and `f`
+    /// back if there is no memory for one.
+    ///
+    /// # Safety
+    ///
+    /// The caller runs on this frame's stack or on a segment chained to it.
+    pub(crate) unsafe fn on_segment<R, F: FnOnce() -> R>(
+        &self,
+        bytes: usize,
+        f: F,
+    ) -> Result<R, (F, stacks::StackError)> {
+        let segment = match self.segment(bytes) {
+            Ok(segment) => segment,
+            Err(error) => return Err((f, error)),
+        };
+        let bounds = Bounds::new(segment.top(), segment.limit());
+        let before = self.limit.swap(segment.limit(), Ordering::Relaxed);
+        /// Restores the frame also when `f` unwinds.
+        struct Leave<'a, E>(&'a Frame<E>, usize, Option<Stack>);
+        impl<E> Drop for Leave<'_, E> {
+            fn drop(&mut self) {
+                self.0.limit.store(self.1, Ordering::Relaxed);
+                if let Some(old) = self.0.spare.replace(self.2.take()) {
+                    stacks::release(old);
+                }
+            }
+        }
+        let _leave = Leave(self, before, Some(segment));
+        Ok(corosensei::on_stack(bounds, f))
+    }
+
+    fn segment(&self, bytes: usize) -> Result<Stack, stacks::StackError> {
+        // Not smaller than the goroutine's own stack: a recursion that needs
+        // one segment will need more of it.
+        let class = Class::for_usable(bytes)?.max(self.stack.class());
+        match self.spare.take() {
+            Some(spare) if spare.class() >= class => Ok(spare),
+            spare => {
+                if let Some(spare) = spare {
+                    stacks::release(spare);
+                }
+                stacks::acquire(class)
+            }
+        }
+    }
+
+    /// Takes a finished frame apart and returns its stack.
+    ///
+    /// # Safety
+    ///
+    /// `resume` returned `None`, and nobody uses the frame any more.
+    #[inline]
+    pub(crate) unsafe fn finish(frame: NonNull<Frame<E>>) -> Stack {
+        // SAFETY: exclusive by the caller's promise, and initialised.
+        let frame = unsafe { &mut *frame.as_ptr() };
+        // SAFETY: taken once; the frame's memory is not read again.
+        unsafe { ManuallyDrop::drop(frame.routine.get_mut()) };
+        if let Some(spare) = frame.spare.take() {
+            stacks::release(spare);
+        }
+        // SAFETY: as above.
+        unsafe { ptr::drop_in_place(&mut frame.ext) };
+        // SAFETY: as above.
+        unsafe { ManuallyDrop::take(&mut frame.stack) }
+    }
+}
+
+/// Calls `f` on a segment from a plain thread.
+pub(crate) fn on_thread_segment<R, F: FnOnce() -> R>(
+    bytes: usize,
+    f: F,
+) -> Result<R, (F, stacks::StackError)> {
+    let segment = match Class::for_usable(bytes.max(THREAD_SEGMENT)).and_then(stacks::acquire) {
+        Ok(segment) => segment,
+        Err(error) => return Err((f, error)),
+    };
+    let bounds = Bounds::new(segment.top(), segment.limit());
+    /// Restores the limit also when `f` unwinds.
+    struct Leave(usize, Option<Stack>);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            crate::prim::thread::set_stack_limit(self.0);
+            self.1.take().map(stacks::release);
+        }
+    }
+    let before = crate::prim::thread::set_stack_limit(segment.limit());
+    let _leave = Leave(before, Some(segment));
+    Ok(corosensei::on_stack(bounds, f))
+}
+
+/// A thread that ran out of its own stack will want much.
+const THREAD_SEGMENT: usize = 1 << 20;
+
+/// The stack pointer, near enough to measure what is left.
+#[inline(always)]
+pub(crate) fn stack_pointer() -> usize {
+    let here = 0u8;
+    std::hint::black_box(&raw const here) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe fn twice(argument: *const ()) {
+        // SAFETY: the test passes a cell with the frame in it.
+        let shared = unsafe { &*argument.cast::<(Cell<Option<NonNull<Frame<()>>>>, Cell<u32>)>() };
+        // SAFETY: this runs on that frame.
+        let frame = unsafe { shared.0.get().unwrap().as_ref() };
+        shared.1.set(1);
+        // SAFETY: as above.
+        let how = unsafe { frame.suspend(Suspend::Yield) };
+        assert_eq!(how, Resume::Run);
+        // SAFETY: as above.
+        let deep = unsafe {
+            frame.on_segment(1 << 20, || {
+                // SAFETY: a chained segment of the frame.
+                let how = unsafe { frame.suspend(Suspend::Park) };
+                assert_eq!(how, Resume::Unwind);
+                7
+            })
+        };
+        shared.1.set(deep.unwrap_or(0));
+    }
+
+    #[test]
+    fn a_life_in_four_steps_and_a_suspend_on_a_segment() {
+        let shared = (Cell::new(None), Cell::new(0));
+        let stack = stacks::acquire(Class::default_class()).unwrap();
+        let limit = stack.limit();
+        // SAFETY: `shared` outlives the frame.
+        let frame: NonNull<Frame<()>> =
+            unsafe { create(stack, twice, ptr::from_ref(&shared).cast()) };
+        shared.0.set(Some(frame));
+        // SAFETY: alive until `finish`.
+        let f = unsafe { frame.as_ref() };
+        // SAFETY: this test alone resumes it.
+        unsafe {
+            assert_eq!(f.resume(Resume::Run), Some(Suspend::Yield));
+            assert_eq!((shared.1.get(), f.limit()), (1, limit));
+            assert_eq!(f.resume(Resume::Run), Some(Suspend::Park));
+            assert_ne!(f.limit(), limit, "on the segment");
+            assert_eq!(f.resume(Resume::Unwind), None);
+            assert_eq!((shared.1.get(), f.limit()), (7, limit));
+            stacks::release(Frame::finish(frame));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Goroutines for Rust: plain blocking code, a million tasks, nobody starves.
+//!
+//! ```
+//! let squares: Vec<u64> = heist::run(|| {
+//!     let tasks: Vec<_> = (0..1000u64).map(|i| heist::go(move || i * i)).collect();
+//!     tasks.into_iter().map(|task| task.join().unwrap()).collect()
+//! });
+//! assert_eq!(squares[999], 998_001);
+//! ```
+//!
+//! A goroutine is a stack of its own and 128 bytes; the scheduler runs a few at
+//! a time, as many as there are CPUs, on OS threads that it manages: Go's G, M
+//! and P, with work stealing. [`go`] spawns one, [`run`] enters from `main`,
+//! [`thread`] has std's whole thread API on goroutines, [`Builder`] makes a
+//! [`Runtime`] of one's own.
+//!
+//! # The one rule
+//!
+//! A goroutine that blocks may go on on another OS thread. So nothing that came
+//! out of a `thread_local!` (a reference, a borrowed `RefCell`, a cloned handle
+//! that is not `Send`) may live across a call that can block. Use
+//! [`goroutine_local!`] for values that belong to a goroutine. The compiler
+//! cannot check this.
+//!
+//! # Where it runs
+//!
+//! Linux on x86-64 and aarch64.
+
+#![deny(unsafe_code)]
+
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_pointer_width = "64"
+)))]
+compile_error!(
+    "heist runs on 64-bit Linux on x86-64 and aarch64: it needs futex(2), membarrier(2) and a \
+     context switch for the architecture"
+);
+
+mod prim;
+mod sched;
+
+// Under loom only the protocols are built: the models explore those.
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: corosensei
+mod context;
+#[cfg(not(loom))]
+mod local;
+#[cfg(not(loom))]
+mod obs;
+#[cfg(not(loom))]
+mod panics;
+#[cfg(not(loom))]
+pub mod runtime;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: segments of the caller's stack
+pub mod stack;
+#[cfg(not(loom))]
+mod stacks;
+#[cfg(not(loom))]
+pub mod thread;
+
+#[cfg(not(loom))]
+pub use crate::entry::{__private, debug, go, go_idle, run};
+#[cfg(not(loom))]
+pub use heist_macros::{main, test};
+#[cfg(not(loom))]
+pub use local::{AccessError, LocalKey};
+#[cfg(not(loom))]
+pub use runtime::{BuildError, Builder, PanicPolicy, Runtime};
+#[cfg(not(loom))]
+mod entry;
+
+/// For tests that arm faults: one at a time.
+#[cfg(all(test, not(loom)))]
+fn tests_alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,79 @@
+//! The dump of all goroutines, in the shape that Go's users know.
+
+use crate::prim::clock;
+use crate::sched::g::{G, WaitReason, flag};
+use crate::sched::protocol::g_state::Status;
+use crate::sched::{g_pool, names};
+use std::fmt::{self, Write};
+
+/// Prints the dump to standard error, from wherever the process is.
+pub(super) fn print() {
+    let mut text = String::new();
+    if !write_all(&mut text, |visit| g_pool::try_each_used(visit)) {
+        text.push_str("(the goroutines cannot be listed: their pool is locked)\n");
+    }
+    crate::prim::os::write_stderr(text.as_bytes());
+}
+
+/// The dump as text.
+pub(crate) fn dump_to_string() -> String {
+    let mut text = String::new();
+    write_all(&mut text, |visit| {
+        g_pool::each_used(visit);
+        true
+    });
+    text
+}
+
+fn write_all(text: &mut String, each: impl FnOnce(&mut dyn FnMut(&'static G)) -> bool) -> bool {
+    let mut goroutines = Vec::new();
+    let complete = each(&mut |g| goroutines.push(g));
+    goroutines.sort_by_key(|g| g.id());
+    let now = clock::now();
+    for g in goroutines {
+        // Writing to a string does not fail.
+        let _ = write_one(text, g, now);
+    }
+    complete
+}
+
+fn write_one(out: &mut String, g: &G, now: u64) -> fmt::Result {
+    let (reason, since) = g.wait();
+    let state = match g.state.status() {
+        Status::Waiting => reason.text(),
+        Status::Runnable => "runnable",
+        Status::Running => "running",
+        Status::Syscall => "syscall",
+        Status::Preempted => "preempted",
+        // It ended while we looked.
+        Status::Idle | Status::Dead => return Ok(()),
+    };
+    write!(out, "goroutine {}", g.id())?;
+    if let Some(name) = g.has(flag::NAMED).then(|| names::try_get(g.id())).flatten() {
+        write!(out, " '{name}'")?;
+    }
+    write!(out, " [{state}")?;
+    let waits = g.state.status() == Status::Waiting && reason != WaitReason::None;
+    let minutes = now.saturating_sub(since) / 60_000_000_000;
+    if waits && minutes >= 1 {
+        write!(out, ", {minutes} minute{}", if minutes == 1 { "" } else { "s" })?;
+    }
+    if g.has(flag::PINNED) {
+        write!(out, ", locked to thread")?;
+    }
+    if g.has(flag::IDLE_PRIORITY) {
+        write!(out, ", idle priority")?;
+    }
+    writeln!(out, "]:")?;
+    if let Some(site) = g.wait_site().filter(|_| waits) {
+        writeln!(out, "\t{site}")?;
+    }
+    match g.parent() {
+        0 => write!(out, "created by a plain thread")?,
+        parent => write!(out, "created by goroutine {parent}")?,
+    }
+    if let Some(site) = g.site() {
+        write!(out, "\n\t{site}")?;
+    }
+    writeln!(out, "\n")
+}

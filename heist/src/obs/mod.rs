@@ -1,0 +1,95 @@
+//! Looking inside: reads counters and states, changes nothing.
+//!
+//! | file | what |
+//! |---|---|
+//! | `dump.rs` | all goroutines: on a fatal error, a deadlock, SIGQUIT |
+//! | `schedtrace.rs` | one line about the scheduler, in Go's shape |
+
+mod dump;
+mod schedtrace;
+
+use crate::runtime::Stats;
+use crate::sched::p::P;
+use crate::sched::sched::Sched;
+use crate::sched::sysmon::Reports;
+use std::time::Duration;
+
+pub(crate) use dump::dump_to_string;
+
+/// What the scheduler calls when something is to be reported.
+pub(crate) fn reports() -> Reports {
+    Reports { trace: schedtrace::print, dump: dump::print }
+}
+
+/// The switches in `HEISTDEBUG`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debug {
+    /// `schedtrace=ms`.
+    pub(crate) schedtrace: Option<Duration>,
+    /// `scheddetail=1`.
+    pub(crate) scheddetail: bool,
+}
+
+impl Debug {
+    /// Reads the variable. What it does not know it says, and goes on: a
+    /// misspelt switch must not stop a program.
+    pub(crate) fn from_env(variable: Option<&str>) -> Debug {
+        let (debug, unknown) = Debug::parse(variable.unwrap_or(""));
+        if let Some(unknown) = unknown {
+            eprintln!(
+                "heist: HEISTDEBUG: '{unknown}' is not known; \
+                 there are schedtrace=<milliseconds> and scheddetail=<0 or 1>"
+            );
+        }
+        debug
+    }
+
+    fn parse(text: &str) -> (Debug, Option<&str>) {
+        let mut debug = Debug::default();
+        let mut unknown = None;
+        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            match item.split_once('=').map(|(key, value)| (key, value.parse::<u64>())) {
+                Some(("schedtrace", Ok(0))) => debug.schedtrace = None,
+                Some(("schedtrace", Ok(ms))) => debug.schedtrace = Some(Duration::from_millis(ms)),
+                Some(("scheddetail", Ok(on @ 0..=1))) => debug.scheddetail = on == 1,
+                _ => unknown = Some(item),
+            }
+        }
+        (debug, unknown)
+    }
+}
+
+/// The counters of a scheduler, added up.
+pub(crate) fn stats(sched: &'static Sched) -> Stats {
+    use crate::prim::atomic::Ordering;
+    let sum = |f: fn(&P) -> u64| sched.ps().map(f).sum::<u64>();
+    Stats {
+        spawned: sum(|p| p.counters.spawned.get()) + sched.foreign_spawned.load(Ordering::Relaxed),
+        finished: sum(|p| p.counters.finished.get())
+            + sched.foreign_finished.load(Ordering::Relaxed),
+        steals: sum(|p| p.counters.steals.get()),
+        stolen: sum(|p| p.counters.stolen.get()),
+        failed_steals: sum(|p| p.counters.failed_steals.get()),
+        overflows: sum(|p| p.counters.overflows.get()),
+        parks: sum(|p| p.counters.parks.get()),
+        spared_wakes: sum(|p| p.counters.spared_wakes.get()),
+        threads: sched.shared.lock().threads,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_are_read_and_unknown_ones_named() {
+        assert_eq!(Debug::parse("").0, Debug::default());
+        let (debug, unknown) = Debug::parse("schedtrace=250, scheddetail=1");
+        assert_eq!(debug.schedtrace, Some(Duration::from_millis(250)));
+        assert!(debug.scheddetail && unknown.is_none());
+        assert_eq!(Debug::parse("schedtrace=0").0.schedtrace, None);
+        for bad in ["gctrace=1", "schedtrace", "schedtrace=fast", "scheddetail=2"] {
+            assert_eq!(Debug::parse(bad).1, Some(bad));
+        }
+    }
+}

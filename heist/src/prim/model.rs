@@ -1,0 +1,61 @@
+//! The loom backend: the protocols of `sched::protocol` under a model checker.
+//!
+//! loom treats `SeqCst` accesses as acquire and release only; it does model
+//! `fence(SeqCst)`. The protocols therefore state every store-load ordering
+//! that they need as a fence, which is also what the native backend maps to
+//! the cheapest instruction that gives it.
+
+pub(crate) mod atomic {
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+
+    /// A full fence that directly follows an atomic read-modify-write.
+    pub(crate) fn fence_after_rmw() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// The cheap half of an asymmetric fence pair.
+    pub(crate) fn light_barrier() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// The dear half of an asymmetric fence pair.
+    pub(crate) fn heavy_barrier() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod cell {
+    use loom::cell::UnsafeCell;
+
+    /// Memory that is not atomic: loom fails a model that races on it.
+    pub(crate) struct Plain<T>(UnsafeCell<T>);
+
+    // SAFETY: races on the cell are what the models look for; loom reports one
+    // before the access happens.
+    unsafe impl<T: Send> Sync for Plain<T> {}
+
+    impl<T: Copy> Plain<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Plain(UnsafeCell::new(value))
+        }
+
+        pub(crate) fn get(&self) -> T {
+            // SAFETY: loom has checked that nobody writes meanwhile.
+            self.0.with(|p| unsafe { *p })
+        }
+
+        pub(crate) fn set(&self, value: T) {
+            // SAFETY: loom has checked that nobody reads or writes meanwhile.
+            self.0.with_mut(|p| unsafe { *p = value });
+        }
+    }
+}
+
+pub(crate) mod hint {
+    pub(crate) fn spin_loop() {
+        loom::thread::yield_now();
+    }
+}

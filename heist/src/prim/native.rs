@@ -1,0 +1,351 @@
+//! The native backend: Linux, std's atomics, and the few system calls that the
+//! scheduler needs to sleep, to tell the time and to start threads.
+
+/// Atomics and fences.
+pub(crate) mod atomic {
+    use std::sync::atomic::compiler_fence;
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+        fence,
+    };
+
+    /// A full fence that directly follows an atomic read-modify-write.
+    ///
+    /// On x86-64 a locked instruction is already a full fence, so only the
+    /// compiler must be held back; elsewhere the fence is real.
+    #[inline(always)]
+    pub(crate) fn fence_after_rmw() {
+        if cfg!(target_arch = "x86_64") {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The cheap half of an asymmetric fence pair: it orders the stores before
+    /// it against the loads after it, as seen by a thread that calls
+    /// [`heavy_barrier`].
+    #[inline(always)]
+    pub(crate) fn light_barrier() {
+        compiler_fence(Ordering::SeqCst);
+        if !super::membarrier::available() {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The dear half: every other thread of the process has passed a full fence
+    /// somewhere between the call and the return.
+    pub(crate) fn heavy_barrier() {
+        fence(Ordering::SeqCst);
+        super::membarrier::issue();
+    }
+}
+
+mod membarrier {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    const UNKNOWN: u8 = 0;
+    const AVAILABLE: u8 = 1;
+    const MISSING: u8 = 2;
+
+    /// Starts as "missing" for whoever asks before `register` ran: that side
+    /// then pays for a real fence, which is always right.
+    static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+    /// Announces to the kernel that this process uses expedited barriers.
+    pub(super) fn register() {
+        if STATE.load(Ordering::Relaxed) != UNKNOWN {
+            return;
+        }
+        const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+        // SAFETY: membarrier takes no pointers; a kernel without it says so.
+        let rc = unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
+        STATE.store(if rc == 0 { AVAILABLE } else { MISSING }, Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    pub(super) fn available() -> bool {
+        STATE.load(Ordering::Relaxed) == AVAILABLE
+    }
+
+    pub(super) fn issue() {
+        const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+        if available() {
+            // SAFETY: as above.
+            let rc = unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };
+            debug_assert_eq!(rc, 0, "membarrier was registered and must not fail");
+        }
+    }
+}
+
+/// Spinning.
+pub(crate) mod hint {
+    pub(crate) use std::hint::spin_loop;
+}
+
+/// Sleeping on a word of memory.
+pub(crate) mod futex {
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    /// A word that threads can sleep on.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(crate) struct Futex {
+        word: AtomicU32,
+    }
+
+    impl Futex {
+        pub(crate) const fn new(value: u32) -> Self {
+            Futex { word: AtomicU32::new(value) }
+        }
+
+        #[inline]
+        pub(crate) fn word(&self) -> &AtomicU32 {
+            &self.word
+        }
+
+        /// Sleeps while the word equals `expected`. May return early, for any
+        /// reason: the caller looks at the word again.
+        pub(crate) fn wait(&self, expected: u32, timeout: Option<Duration>) {
+            let deadline = timeout.map(|t| libc::timespec {
+                // Far beyond any deadline that a caller can tell from "never".
+                tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX / 4),
+                tv_nsec: t.subsec_nanos().into(),
+            });
+            let deadline = deadline.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+            // SAFETY: the word outlives the call since we borrow it, and the
+            // timeout is null or points to a live timespec. EAGAIN, EINTR and
+            // ETIMEDOUT all mean "look again".
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    self.word.as_ptr(),
+                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                    expected,
+                    deadline,
+                );
+            }
+        }
+
+        /// Wakes one sleeper, if there is one. Safe to call from a signal
+        /// handler.
+        pub(crate) fn wake_one(&self) {
+            // SAFETY: FUTEX_WAKE does not dereference the address.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    self.word.as_ptr(),
+                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                    1,
+                );
+            }
+        }
+    }
+}
+
+/// Time.
+pub(crate) mod clock {
+    /// Nanoseconds on the monotonic clock.
+    #[inline]
+    pub(crate) fn now() -> u64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is a live timespec; CLOCK_MONOTONIC always exists.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+        // The monotonic clock starts at boot and is never negative.
+        (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+    }
+}
+
+/// Threads and what belongs to one.
+pub(crate) mod thread {
+    use super::super::note::Note;
+    use std::cell::Cell;
+    use std::io;
+    use std::ptr;
+    use std::sync::{Mutex, PoisonError};
+
+    pub(crate) use std::thread::{JoinHandle, Thread, current};
+    pub(crate) use std::thread::{available_parallelism, panicking, park, yield_now};
+
+    thread_local! {
+        static SLOT: Cell<*const ()> = const { Cell::new(ptr::null()) };
+    }
+
+    /// What this thread carries: the scheduler keeps its M here.
+    ///
+    /// Never inlined: a goroutine can go on on another thread after any call
+    /// that may block, and the compiler, which does not know that, would reuse
+    /// the address of the thread-local that it computed before the call.
+    #[inline(never)]
+    pub(crate) fn slot() -> *const () {
+        SLOT.with(Cell::get)
+    }
+
+    /// Sets what [`slot`] returns on this thread.
+    #[inline(never)]
+    pub(crate) fn set_slot(value: *const ()) {
+        SLOT.with(|slot| slot.set(value));
+    }
+
+    /// This thread's note: where a plain thread sleeps when it waits for a
+    /// goroutine. Never freed, only reused, so that a late waker finds a note.
+    pub(crate) fn note() -> &'static Note {
+        static FREE: Mutex<Vec<&'static Note>> = Mutex::new(Vec::new());
+
+        struct Mine(&'static Note);
+        impl Drop for Mine {
+            fn drop(&mut self) {
+                FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
+            }
+        }
+        thread_local! {
+            static MINE: Mine = Mine({
+                let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                free.unwrap_or_else(|| Box::leak(Box::new(Note::new())))
+            });
+        }
+        // A thread that is past its destructors gets one for good.
+        MINE.try_with(|mine| mine.0).unwrap_or_else(|_| Box::leak(Box::new(Note::new())))
+    }
+
+    /// Starts an OS thread.
+    pub(crate) fn start(
+        name: String,
+        stack_size: usize,
+        body: impl FnOnce() + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        #[cfg(test)]
+        super::fault::THREAD_START.check()?;
+        super::membarrier::register();
+        std::thread::Builder::new().name(name).stack_size(stack_size).spawn(body)
+    }
+
+    thread_local! {
+        /// The lowest usable address of the stack in use, once it is known.
+        static STACK_LIMIT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// The lowest usable address of this thread's stack, or of the segment that
+    /// it runs on.
+    #[inline(never)]
+    pub(crate) fn stack_limit() -> usize {
+        let known = STACK_LIMIT.with(Cell::get);
+        if known != 0 {
+            return known;
+        }
+        let limit = ask_for_stack_limit();
+        STACK_LIMIT.with(|cell| cell.set(limit));
+        limit
+    }
+
+    /// Says that this thread goes on on another segment; returns the limit of
+    /// before.
+    #[inline(never)]
+    pub(crate) fn set_stack_limit(limit: usize) -> usize {
+        let before = stack_limit();
+        STACK_LIMIT.with(|cell| cell.set(limit));
+        before
+    }
+
+    fn ask_for_stack_limit() -> usize {
+        let mut low = ptr::null_mut();
+        let (mut size, mut guard) = (0, 0);
+        // SAFETY: the attributes are initialised by `pthread_getattr_np` and
+        // destroyed afterwards; all pointers are to live locals.
+        unsafe {
+            let mut attributes = std::mem::zeroed();
+            if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
+                return 1; // unknown: as if there were always enough
+            }
+            libc::pthread_attr_getstack(&attributes, &mut low, &mut size);
+            libc::pthread_attr_getguardsize(&attributes, &mut guard);
+            libc::pthread_attr_destroy(&mut attributes);
+        }
+        low as usize + guard
+    }
+
+    /// How many OS threads this process has, if the kernel tells.
+    pub(crate) fn count_in_process() -> Option<usize> {
+        Some(std::fs::read_dir("/proc/self/task").ok()?.count())
+    }
+}
+
+/// The process.
+pub(crate) mod os {
+    /// Writes to standard error, unbuffered and without a lock: also from a
+    /// signal handler, also when another thread holds the lock of `stderr`.
+    pub(crate) fn write_stderr(mut text: &[u8]) {
+        while !text.is_empty() {
+            // SAFETY: the pointer and length come from a live slice.
+            let n = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+            match usize::try_from(n) {
+                Ok(written) if written > 0 => text = &text[written..],
+                _ if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Ends the process at once, without running destructors or exit handlers:
+    /// other threads are in an unknown state.
+    pub(crate) fn exit_now(code: i32) -> ! {
+        // SAFETY: _exit does not return and touches no memory of ours.
+        unsafe { libc::_exit(code) }
+    }
+}
+
+/// The environment that configures a runtime.
+pub(crate) mod env {
+    /// A variable's value, if it is set and is Unicode.
+    pub(crate) fn var(name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    /// Bits that differ from run to run: the seed of a runtime without one.
+    pub(crate) fn entropy() -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+        hasher.write_u64(super::clock::now());
+        hasher.finish()
+    }
+}
+
+/// Faults that tests inject: the machine refuses what it was asked for.
+#[cfg(test)]
+pub(crate) mod fault {
+    use std::io;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A fault: skips some calls, then fails a number of them.
+    pub(crate) struct Fault {
+        skip: AtomicU64,
+        fail: AtomicU64,
+        errno: i32,
+    }
+
+    pub(crate) static THREAD_START: Fault = Fault::new(libc::EAGAIN);
+    pub(crate) static MAP: Fault = Fault::new(libc::ENOMEM);
+
+    impl Fault {
+        const fn new(errno: i32) -> Self {
+            Fault { skip: AtomicU64::new(0), fail: AtomicU64::new(0), errno }
+        }
+
+        /// After `skip` calls that pass, fails the next `fail` calls.
+        pub(crate) fn arm(&self, skip: u64, fail: u64) {
+            self.skip.store(skip, Ordering::SeqCst);
+            self.fail.store(fail, Ordering::SeqCst);
+        }
+
+        pub(crate) fn check(&self) -> io::Result<()> {
+            let took = |word: &AtomicU64| {
+                word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok()
+            };
+            if took(&self.skip) || !took(&self.fail) {
+                return Ok(());
+            }
+            Err(io::Error::from_raw_os_error(self.errno))
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A note: one thread sleeps until another wakes it, once.
+//!
+//! Go's `note` (seed 002): a one-shot event over a futex. A wake-up before the
+//! sleep is kept, so that there is no order in which one is lost.
+
+use super::atomic::Ordering;
+use super::clock;
+use super::futex::Futex;
+use std::time::Duration;
+
+const EMPTY: u32 = 0;
+const ASLEEP: u32 = 1;
+const SIGNALLED: u32 = 2;
+
+/// A one-shot event, reset by its sleeper.
+#[derive(Debug)]
+pub(crate) struct Note {
+    state: Futex,
+}
+
+impl Note {
+    pub(crate) const fn new() -> Self {
+        Note { state: Futex::new(EMPTY) }
+    }
+
+    /// Sleeps until [`wake`](Self::wake), and takes the signal.
+    ///
+    /// Only one thread sleeps on a note: its owner.
+    pub(crate) fn sleep(&self) {
+        let woken = self.sleep_until(None);
+        debug_assert!(woken);
+    }
+
+    /// Like [`sleep`](Self::sleep), for at most `timeout`. Returns whether the
+    /// signal came.
+    pub(crate) fn sleep_for(&self, timeout: Duration) -> bool {
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.sleep_until(Some(clock::now().saturating_add(timeout)))
+    }
+
+    fn sleep_until(&self, deadline: Option<u64>) -> bool {
+        let word = self.state.word();
+        // Acquire: pairs with the release in `wake`; what the waker wrote
+        // before it is visible to the woken.
+        if word.compare_exchange(EMPTY, ASLEEP, Ordering::Acquire, Ordering::Acquire).is_ok() {
+            loop {
+                let left = match deadline {
+                    None => None,
+                    Some(deadline) => match deadline.checked_sub(clock::now()) {
+                        None | Some(0) => break,
+                        Some(left) => Some(Duration::from_nanos(left)),
+                    },
+                };
+                self.state.wait(ASLEEP, left);
+                if word.load(Ordering::Acquire) == SIGNALLED {
+                    break;
+                }
+            }
+        }
+        word.swap(EMPTY, Ordering::Acquire) == SIGNALLED
+    }
+
+    /// Wakes the sleeper, or the next one to come. The system call is made only
+    /// if somebody sleeps. Safe to call from a signal handler.
+    pub(crate) fn wake(&self) {
+        if self.state.word().swap(SIGNALLED, Ordering::Release) == ASLEEP {
+            self.state.wake_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_before_the_sleep_is_kept() {
+        let note = Note::new();
+        note.wake();
+        note.wake();
+        note.sleep();
+        assert!(!note.sleep_for(Duration::from_millis(1)), "one signal, one sleep");
+    }
+
+    #[test]
+    fn a_sleeper_is_woken() {
+        let note = Note::new();
+        std::thread::scope(|s| {
+            for _ in 0..100 {
+                let waker = s.spawn(|| note.wake());
+                note.sleep();
+                waker.join().unwrap();
+            }
+        });
+    }
+}

@@ -1,0 +1,498 @@
+//! Runtimes: how they are built, entered and asked about.
+
+use crate::obs;
+use crate::prim::env;
+use crate::sched::mask::MAX_PROCS;
+use crate::sched::sched::{Config, Sched};
+use crate::sched::{m, shutdown, signal, spawn, sysmon, wake};
+use crate::stacks::{self, Class};
+use crate::thread::{JoinHandle, available_parallelism};
+use std::fmt;
+use std::io;
+use std::panic::Location;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+pub use crate::sched::sched::PanicPolicy;
+
+/// Sets up a [`Runtime`].
+///
+/// ```
+/// let runtime = heist::Builder::new().max_procs(2).stack_size(64 << 10).build()?;
+/// assert_eq!(runtime.run(|| heist::runtime::max_procs()), 2);
+/// # Ok::<(), heist::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs before `build`"]
+pub struct Builder {
+    procs: Option<usize>,
+    stack_size: Option<usize>,
+    thread_name: String,
+    max_threads: usize,
+    idle_thread: Duration,
+    shutdown: Duration,
+    panic: PanicPolicy,
+    seed: Option<u64>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Builder {
+    /// A builder with the defaults that each method names.
+    pub fn new() -> Self {
+        Builder {
+            procs: None,
+            stack_size: None,
+            thread_name: "heist".into(),
+            max_threads: 10_000,
+            idle_thread: Duration::from_secs(10),
+            shutdown: Duration::from_secs(1),
+            panic: PanicPolicy::Isolate,
+            seed: None,
+        }
+    }
+
+    /// How many goroutines run at the same time: the number of Ps. By default
+    /// what the environment variable `HEIST_MAX_PROCS` says, else the number of
+    /// CPUs that this process may use.
+    pub fn max_procs(mut self, procs: usize) -> Self {
+        self.procs = Some(procs);
+        self
+    }
+
+    /// The least stack that each goroutine can use, in bytes. Memory is
+    /// committed as it is touched, so a large size costs address space only. By
+    /// default 124 KiB, and 252 KiB with debug assertions.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// What the names of the runtime's threads begin with. By default `heist`,
+    /// for `heist-m0` and so on.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.thread_name = name.into();
+        self
+    }
+
+    /// The most OS threads, by default 10,000. Each goroutine that blocks its
+    /// thread needs one; past the limit the program ends with an error that
+    /// says so.
+    pub fn max_threads(mut self, threads: usize) -> Self {
+        self.max_threads = threads;
+        self
+    }
+
+    /// How long a thread that is not needed is kept, by default ten seconds.
+    pub fn thread_keep_alive(mut self, time: Duration) -> Self {
+        self.idle_thread = time;
+        self
+    }
+
+    /// How long dropping the [`Runtime`] waits for goroutines that compute or
+    /// refuse to unwind, by default a second. Then they are left behind, and
+    /// that is reported on standard error.
+    pub fn shutdown_timeout(mut self, time: Duration) -> Self {
+        self.shutdown = time;
+        self
+    }
+
+    /// What a panic in a goroutine does, by default [`PanicPolicy::Isolate`].
+    pub fn panic_policy(mut self, policy: PanicPolicy) -> Self {
+        self.panic = policy;
+        self
+    }
+
+    /// The seed of the random numbers that scatter thieves. By default a new
+    /// one for each runtime.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    ///
+    /// If a value makes no sense, or the kernel has no thread or memory for it.
+    pub fn build(self) -> Result<Runtime, BuildError> {
+        let config = self.config()?;
+        sysmon::set_reports(obs::reports());
+        signal::install();
+        crate::panics::install_hook();
+        let sched = Sched::open(config).ok_or(BuildError::TooMany)?;
+        let runtime = Runtime { sched };
+        sysmon::start(sched).map_err(BuildError::Thread)?;
+        // The first M starts now: a machine that has no thread for it says so
+        // here and not at the first spawn.
+        wake::start_first(sched).map_err(BuildError::Thread)?;
+        Ok(runtime)
+    }
+
+    fn config(self) -> Result<Config, BuildError> {
+        let procs = match self.procs {
+            Some(procs) => procs,
+            None => procs_from(env::var("HEIST_MAX_PROCS").as_deref())?,
+        };
+        if procs == 0 || procs > MAX_PROCS {
+            return Err(BuildError::Procs(procs));
+        }
+        if self.max_threads == 0 {
+            return Err(BuildError::MaxThreads);
+        }
+        if self.thread_name.contains('\0') {
+            return Err(BuildError::ThreadName);
+        }
+        let stack = match self.stack_size {
+            None => Class::default_class(),
+            Some(bytes) => {
+                Class::for_usable(bytes).map_err(|error| BuildError::Stack(error.into()))?
+            }
+        };
+        let debug = obs::Debug::from_env(env::var("HEISTDEBUG").as_deref());
+        Ok(Config {
+            procs,
+            stack,
+            thread_name: self.thread_name,
+            max_threads: self.max_threads,
+            idle_thread: self.idle_thread,
+            shutdown: self.shutdown,
+            panic: self.panic,
+            seed: self.seed.unwrap_or_else(env::entropy),
+            trace: debug.schedtrace,
+            trace_detail: debug.scheddetail,
+        })
+    }
+}
+
+fn procs_from(variable: Option<&str>) -> Result<usize, BuildError> {
+    match variable {
+        None | Some("") => Ok(available_parallelism().map_or(1, |n| n.get().min(MAX_PROCS))),
+        Some(text) => text.trim().parse().map_err(|_| BuildError::Variable(text.to_owned())),
+    }
+}
+
+/// Why a runtime could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The number of Ps is zero or absurd.
+    Procs(usize),
+    /// `HEIST_MAX_PROCS` is not a number.
+    Variable(String),
+    /// The stack size is absurd.
+    Stack(io::Error),
+    /// The limit on threads leaves none.
+    MaxThreads,
+    /// The name of the threads has a NUL byte in it.
+    ThreadName,
+    /// The kernel refused a thread.
+    Thread(io::Error),
+    /// There are 4,096 runtimes already.
+    TooMany,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Procs(n) => {
+                write!(f, "max_procs is {n}; it must be at least 1 and at most {MAX_PROCS}")
+            }
+            BuildError::Variable(text) => write!(
+                f,
+                "HEIST_MAX_PROCS is '{text}'; it must be a number from 1 to {MAX_PROCS}, or unset"
+            ),
+            BuildError::Stack(error) => error.fmt(f),
+            BuildError::MaxThreads => f.write_str("max_threads is 0; it must be at least 1"),
+            BuildError::ThreadName => f.write_str("thread_name must not contain NUL"),
+            BuildError::Thread(error) => write!(
+                f,
+                "the kernel refused a thread ({error}); raise the limits (ulimit -u, the \
+                 cgroup's pids.max) or free memory"
+            ),
+            BuildError::TooMany => {
+                f.write_str("there are 4096 runtimes already; drop some or share one")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Stack(error) | BuildError::Thread(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A scheduler with its own Ps and threads.
+///
+/// Most programs need none of their own: [`heist::go`](crate::go) starts the
+/// default one at its first use. Dropping a runtime stops it: goroutines that
+/// are parked are unwound (their destructors run, and whoever joins them gets an
+/// error), no thread stays behind.
+///
+/// ```
+/// let runtime = heist::Builder::new().max_procs(1).build()?;
+/// let sum: u32 = runtime.run(|| {
+///     let parts: Vec<_> = (0..4u32).map(|i| heist::go(move || i * i)).collect();
+///     parts.into_iter().map(|part| part.join().unwrap()).sum()
+/// });
+/// assert_eq!(sum, 14);
+/// # Ok::<(), heist::BuildError>(())
+/// ```
+#[derive(Debug)]
+pub struct Runtime {
+    sched: &'static Sched,
+}
+
+impl Runtime {
+    /// A runtime with the defaults of [`Builder`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::build`].
+    pub fn new() -> Result<Runtime, BuildError> {
+        Builder::new().build()
+    }
+
+    /// Runs `f` as a goroutine of this runtime and waits for its value. Other
+    /// goroutines may still be there when it returns.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of `f`, if it panics.
+    #[track_caller]
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        run_on(self.sched, None, Location::caller(), f)
+    }
+
+    pub(crate) fn run_named<F, T>(&self, name: &str, site: &'static Location<'static>, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        run_on(self.sched, Some(name.into()), site, f)
+    }
+
+    /// Spawns a goroutine on this runtime, from anywhere.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for it; [`thread::Builder`](crate::thread::Builder)
+    /// returns an error instead.
+    #[track_caller]
+    pub fn go<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        JoinHandle::spawn_on(self.sched, f, spawn::Options::default(), Location::caller())
+            .unwrap_or_else(|error| panic!("failed to spawn goroutine: {error}"))
+    }
+
+    /// The number of this runtime's Ps.
+    pub fn max_procs(&self) -> usize {
+        self.sched.procs() as usize
+    }
+
+    /// The number of this runtime's goroutines that live.
+    pub fn num_goroutines(&self) -> usize {
+        self.sched.goroutines()
+    }
+
+    /// What this runtime has done so far.
+    pub fn stats(&self) -> Stats {
+        obs::stats(self.sched)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        shutdown::close(self.sched);
+    }
+}
+
+/// Runs `f` as a goroutine and waits for it.
+#[track_caller]
+pub(crate) fn run_on<F, T>(
+    sched: &'static Sched,
+    name: Option<std::sync::Arc<str>>,
+    site: &'static Location<'static>,
+    f: F,
+) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    let options = spawn::Options { name, ..Default::default() };
+    match crate::thread::scoped::call(sched, options, site, f) {
+        Ok(Ok(value)) => value,
+        Ok(Err(payload)) => match sched.fatal_panic_of(&payload) {
+            Some(id) => panic!("the runtime was shut down by a panic in goroutine {id}"),
+            None => std::panic::resume_unwind(payload),
+        },
+        Err(error) => panic!("failed to spawn goroutine: {error}"),
+    }
+}
+
+static DEFAULT: OnceLock<Runtime> = OnceLock::new();
+
+/// The default runtime, started if need be.
+pub(crate) fn default_sched() -> &'static Sched {
+    default_with(Builder::new())
+}
+
+/// The default runtime, started from `builder` if it does not run yet.
+pub(crate) fn default_with(builder: Builder) -> &'static Sched {
+    DEFAULT
+        .get_or_init(|| {
+            if signal::forked() {
+                panic!(
+                    "heist: this process was forked from one with a runtime, whose threads are \
+                     gone; only exec or exit from here"
+                );
+            }
+            builder
+                .build()
+                .unwrap_or_else(|error| panic!("cannot start the default runtime: {error}"))
+        })
+        .sched
+}
+
+/// The scheduler of the calling goroutine, or the default one.
+pub(crate) fn current_sched() -> &'static Sched {
+    m::current().map_or_else(default_sched, |m| m.sched)
+}
+
+/// The number of Ps of the runtime that the caller is on; on a plain thread,
+/// that of the default one.
+///
+/// ```
+/// assert!(heist::run(heist::runtime::max_procs) >= 1);
+/// ```
+pub fn max_procs() -> usize {
+    current_sched().procs() as usize
+}
+
+/// The number of goroutines that live on the caller's runtime, the caller
+/// included.
+///
+/// ```
+/// heist::run(|| assert!(heist::runtime::num_goroutines() >= 1));
+/// ```
+pub fn num_goroutines() -> usize {
+    current_sched().goroutines()
+}
+
+/// The id of the calling goroutine: unique in the process and never used again.
+/// `None` on a plain thread.
+///
+/// ```
+/// assert!(heist::run(heist::runtime::goroutine_id).is_some());
+/// assert!(heist::runtime::goroutine_id().is_none());
+/// ```
+pub fn goroutine_id() -> Option<u64> {
+    m::current_g().map(crate::sched::g::G::id)
+}
+
+/// The default size of a goroutine's stack, its guard page included.
+pub const DEFAULT_STACK_SIZE: usize = stacks::DEFAULT_SIZE;
+
+/// Counters of a runtime since its start. Each is exact, but they belong to
+/// slightly different moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Goroutines spawned.
+    pub spawned: u64,
+    /// Goroutines that ended.
+    pub finished: u64,
+    /// Successful steals.
+    pub steals: u64,
+    /// Goroutines moved by them.
+    pub stolen: u64,
+    /// Searches that found nothing to steal.
+    pub failed_steals: u64,
+    /// Times that a local queue was full.
+    pub overflows: u64,
+    /// Times that a P went idle.
+    pub parks: u64,
+    /// Wake-ups for a lone runnext that prediction spared.
+    pub spared_wakes: u64,
+    /// OS threads of the runtime, sysmon not counted.
+    pub threads: usize,
+}
+
+/// What the caller's runtime has done so far.
+///
+/// ```
+/// let stats = heist::run(heist::runtime::stats);
+/// assert!(stats.spawned >= 1);
+/// ```
+pub fn stats() -> Stats {
+    obs::stats(current_sched())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prim::fault;
+
+    #[test]
+    fn what_makes_no_sense_is_an_error_that_says_what_to_do() {
+        let build = |builder: Builder| builder.build().unwrap_err().to_string();
+        assert!(build(Builder::new().max_procs(0)).contains("at least 1"));
+        assert!(build(Builder::new().max_procs(MAX_PROCS + 1)).contains("at most 1024"));
+        assert!(build(Builder::new().max_threads(0)).contains("at least 1"));
+        assert!(build(Builder::new().thread_name("a\0b")).contains("NUL"));
+        for size in [1 << 40, isize::MAX as usize, usize::MAX] {
+            assert!(build(Builder::new().stack_size(size)).contains("smaller stack_size"));
+        }
+        assert!(procs_from(Some("many")).unwrap_err().to_string().contains("'many'"));
+        assert_eq!(procs_from(Some(" 3 ")).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_refused_first_thread_is_an_error() {
+        let _alone = crate::tests_alone();
+        fault::THREAD_START.arm(0, 1);
+        let error = Builder::new().max_procs(1).build().unwrap_err();
+        assert!(error.to_string().contains("refused a thread"), "{error}");
+        fault::THREAD_START.arm(1, 1);
+        let error = Builder::new().max_procs(1).build().unwrap_err();
+        assert!(error.to_string().contains("ulimit -u"), "{error}");
+        assert_eq!(Builder::new().max_procs(1).build().unwrap().run(|| 7), 7);
+    }
+
+    #[test]
+    fn a_refused_later_thread_stops_nobody() {
+        let _alone = crate::tests_alone();
+        let runtime = Builder::new().max_procs(4).build().unwrap();
+        fault::THREAD_START.arm(0, 3);
+        let sum: u64 = runtime.run(|| {
+            let handles: Vec<_> = (0..1000u64).map(|i| crate::go(move || i)).collect();
+            handles.into_iter().map(|h| h.join().unwrap()).sum()
+        });
+        fault::THREAD_START.arm(0, 0);
+        assert_eq!(sum, 499_500);
+    }
+
+    #[test]
+    fn refused_memory_for_stacks_delays_and_loses_nothing() {
+        let _alone = crate::tests_alone();
+        let runtime = Builder::new().max_procs(2).stack_size(300 << 10).build().unwrap();
+        fault::MAP.arm(0, 5);
+        assert_eq!(runtime.run(|| crate::go(|| 5).join().unwrap()), 5);
+        fault::MAP.arm(0, 0);
+    }
+}

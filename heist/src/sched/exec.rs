@@ -1,0 +1,248 @@
+//! Running a goroutine: the loop of an M.
+
+use super::find::{self, find_runnable};
+use super::g::{Frame, G, flag};
+use super::m::{Inside, M};
+use super::p::Held;
+use super::protocol::g_state::{Park, Status};
+use super::protocol::join::Finish;
+use super::sched::{PanicPolicy, Sched};
+use super::task::Ended;
+use super::waiter::Waiter;
+use super::{names, wake};
+use crate::context::{self, Resume, Suspend};
+use crate::prim::atomic::{Ordering, fence};
+use crate::prim::clock;
+use crate::prim::fatal::fatal;
+use crate::stacks::StackError;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// Runs goroutines until the runtime closes. Begins with a P, ends without.
+pub(crate) fn run_loop(m: &'static M) {
+    m.held().own().now.set(clock::now());
+    while let Some(next) = find_runnable(m) {
+        if !execute(m, next.g, next.inherit_time) {
+            return;
+        }
+    }
+}
+
+/// Runs a goroutine until it leaves. Returns false when the thread is to end.
+#[inline]
+fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
+    if g.has(flag::PINNED) {
+        return hand_over(m, g);
+    }
+    let p = m.held();
+    if !inherit_time {
+        p.tick_up();
+        p.own().streak.set(0);
+    }
+    if !g.has_frame()
+        && let Err(error) = prepare(p, g)
+    {
+        no_stack(m, g, &error);
+        return true;
+    }
+    g.state.become_(Status::Running);
+    m.set_curg(Some(g));
+    m.lease.leave();
+    let asked = resume(g);
+    // On the M's own stack again. The goroutine entered the runtime before it
+    // left, so the M has a P, though perhaps not the one of before.
+    m.set_curg(None);
+    let p = m.held();
+    match asked {
+        Some(Suspend::Yield) => {
+            g.state.become_(Status::Runnable);
+            requeue(m.sched, p, g);
+        }
+        Some(Suspend::Park) => match g.state.park() {
+            Park::Parked => {}
+            Park::Notified => requeue_woken(m, p, g),
+        },
+        None => end(m.sched, p, g),
+    }
+    true
+}
+
+#[inline(always)]
+fn resume(g: &'static G) -> Option<Suspend> {
+    // SAFETY: this M took the goroutine out of a queue: it alone has it, and it
+    // has a frame.
+    unsafe {
+        match g.frame() {
+            Some(frame) => frame.resume(Resume::Run),
+            None => fatal!("a goroutine without a stack was resumed"),
+        }
+    }
+}
+
+/// Gives a goroutine its stack, on its first run.
+#[inline]
+fn prepare(p: Held, g: &'static G) -> Result<(), StackError> {
+    let stack = p.own().stacks.take()?;
+    // SAFETY: `body` runs on any thread with a G of its own, and does not
+    // unwind.
+    let frame: NonNull<Frame> =
+        unsafe { context::create(stack, body, std::ptr::from_ref(g).cast()) };
+    g.set_frame(Some(frame));
+    Ok(())
+}
+
+/// Like [`prepare`], for a goroutine that asked for a stack of its own size.
+pub(crate) fn prepare_with(stack: crate::stacks::Stack, g: &'static G) {
+    // SAFETY: as in `prepare`.
+    let frame: NonNull<Frame> =
+        unsafe { context::create(stack, body, std::ptr::from_ref(g).cast()) };
+    g.set_frame(Some(frame));
+}
+
+/// What runs on the goroutine's stack.
+///
+/// # Safety
+///
+/// `argument` is the G, which runs.
+unsafe fn body(argument: *const ()) {
+    // SAFETY: the caller's promise; Gs are never unmapped.
+    let g: &'static G = unsafe { &*argument.cast() };
+    let ended = if g.has(flag::DROPPING) {
+        // SAFETY: set when the outcome was left with no handle to take it.
+        unsafe { (g.task().drop_outcome)(g) };
+        Ended::Quietly
+    } else {
+        // SAFETY: the first run, and the storage holds the closure.
+        unsafe { (g.task().run)(g) }
+    };
+    // Values of `goroutine_local!` may have anything to drop, in any order.
+    super::local::drop_all(g);
+    if ended != Ended::Quietly {
+        panicked(g);
+    }
+    // Into the runtime, for good: the M goes on from here with a P.
+    let inside = Inside::enter();
+    if let Some(inside) = &inside {
+        wake::learn(inside.p, g);
+    }
+    std::mem::forget(inside);
+}
+
+#[cold]
+fn panicked(g: &'static G) {
+    let sched = super::sched::at(g.runtime());
+    match sched.config().panic {
+        PanicPolicy::Isolate => {}
+        PanicPolicy::ShutDown => super::shutdown::begin_from_panic(sched),
+        PanicPolicy::Abort => std::process::abort(),
+    }
+}
+
+/// The goroutine's body has returned.
+#[inline]
+fn end(sched: &'static Sched, p: Held, g: &'static G) {
+    p.own().stacks.put(take_stack(g));
+    p.own().birth_score.set(g.score());
+    p.counters.finished.bump();
+    match bury(g) {
+        Finish::HandleOwns => {}
+        Finish::Wake(waiter) => Waiter::from_word(waiter).wake(),
+        Finish::Detached if g.has(flag::OUTCOME) => drop_outcome_later(sched, p, g),
+        Finish::Detached => p.own().gs.put(g),
+    }
+}
+
+/// Takes a finished goroutine's stack.
+pub(crate) fn take_stack(g: &'static G) -> crate::stacks::Stack {
+    // SAFETY: the goroutine has returned and the caller alone has it.
+    let frame = match unsafe { g.frame() } {
+        Some(frame) => NonNull::from(frame),
+        None => fatal!("a goroutine ended without a stack"),
+    };
+    g.set_frame(None);
+    // SAFETY: finished, and nobody else knows the frame.
+    unsafe { Frame::finish(frame) }
+}
+
+/// The last steps on a goroutine without a stack. Afterwards the block belongs
+/// to whom the answer says.
+#[inline]
+pub(crate) fn bury(g: &'static G) -> Finish {
+    if g.has(flag::NAMED) {
+        names::remove(g.id());
+    }
+    g.state.become_(Status::Dead);
+    g.join.finish()
+}
+
+/// The handle went away between the result and the end. The result is the
+/// user's to drop, and that code needs a goroutine to run on: this one, again.
+#[cold]
+fn drop_outcome_later(sched: &'static Sched, p: Held, g: &'static G) {
+    g.set(flag::DROPPING, true);
+    g.set(flag::OUTCOME, false);
+    g.state.become_(Status::Runnable);
+    p.counters.spawned.bump();
+    requeue(sched, p, g);
+}
+
+/// Queues a goroutine that yielded, and wakes a thread for it if one is idle:
+/// there is more to run than this P can.
+#[inline]
+fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
+    if g.has(flag::IDLE_PRIORITY) {
+        return wake::inject_idle(sched, g);
+    }
+    wake::put_yielded(sched, p, g);
+    if sched.idle.idle_ps() != 0 {
+        fence(Ordering::SeqCst);
+        wake::wake_p(sched);
+    }
+}
+
+/// Queues a goroutine whose waker came before it had parked.
+#[cold]
+fn requeue_woken(m: &'static M, p: Held, g: &'static G) {
+    if g.has(flag::IDLE_PRIORITY) {
+        return wake::inject_idle(m.sched, g);
+    }
+    wake::put_tail(m.sched, p, g);
+    fence(Ordering::SeqCst);
+    wake::wake_p(m.sched);
+}
+
+/// A goroutine that must run on another M: that M gets this one's P
+/// (`startlockedm` in Go).
+#[cold]
+fn hand_over(m: &'static M, g: &'static G) -> bool {
+    // SAFETY: this M took it out of a queue.
+    let target = match unsafe { g.frame() }.and_then(|frame| frame.ext.pinned.get()) {
+        Some(target) => target,
+        None => fatal!("a pinned goroutine without a thread"),
+    };
+    let p = m.release_p();
+    target.wake_with(p, false);
+    find::stop_m(m)
+}
+
+/// There is no memory for a stack. The goroutine goes to the end of the queue:
+/// others may end and leave theirs.
+#[cold]
+fn no_stack(m: &'static M, g: &'static G, error: &StackError) {
+    const PATIENCE: u64 = 10_000_000_000;
+    let now = clock::now();
+    let since = &m.sched.no_stack_since;
+    match since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => crate::prim::os::write_stderr(
+            format!("heist: a goroutine waits for memory: {error}\n").as_bytes(),
+        ),
+        // Only if nothing ran at all in between (see `stack_found`).
+        Err(then) if now.saturating_sub(then) > PATIENCE => {
+            fatal!("no goroutine has got a stack for 10 s: {error}")
+        }
+        Err(_) => {}
+    }
+    if m.sched.put_global([g].into_iter().collect()) {
+        m.note.sleep_for(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,304 @@
+//! Finding the next goroutine: near before far, cheap before dear.
+//!
+//! The phases, in the order of the seeds (`findRunnable`, seed 000):
+//!
+//! | # | phase | where |
+//! |---|---|---|
+//! | 0 | safe point: does the runtime close? | [`find_runnable`] |
+//! | 1 | timers that are due | [`run_timers`] |
+//! | 2 | every 61st tick, one from the global queue | [`from_global_now_and_then`] |
+//! | 3 | the local queue: runnext, then the ring | [`from_local`] |
+//! | 4 | a batch from the global queue; those who yielded | [`next_round`] |
+//! | 5 | the network | [`poll_network`] |
+//! | 6 | steal | [`steal::steal`] |
+//! | 7 | goroutines of idle priority | [`idle_priority`] |
+//! | 8 | give the P up, look at everything once more, sleep | [`sleep`] |
+
+use super::g::G;
+use super::m::M;
+use super::p::Held;
+use super::protocol::idle::{Found, Recheck};
+use super::{steal, wake};
+use crate::prim::atomic::Ordering;
+use crate::prim::clock;
+
+/// How often the global queue comes before the local one: a prime, so that no
+/// rhythm of the program's own hides it.
+const GLOBAL_EVERY: u32 = 61;
+
+/// How long a goroutine and those that it wakes through runnext may keep a P
+/// while others are queued.
+pub(crate) const SLICE: u64 = 10_000_000;
+
+/// How many runnexts in a row run before the clock is read.
+const SAMPLE: u32 = 32;
+
+/// A goroutine to run.
+pub(crate) struct Next {
+    pub(crate) g: &'static G,
+    /// It goes on in the time slice of the one before it.
+    pub(crate) inherit_time: bool,
+}
+
+impl Next {
+    fn fresh(g: &'static G) -> Next {
+        Next { g, inherit_time: false }
+    }
+}
+
+/// The next goroutine for an M with a P. Sleeps until there is one; `None` when
+/// the thread is to end, with no P.
+pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
+    loop {
+        let p = m.held();
+        if m.sched.closing() {
+            give_up_for_good(m);
+            return None;
+        }
+        run_timers(p);
+        if let Some(next) = from_global_now_and_then(m, p).or_else(|| from_local(p)) {
+            return Some(found(m, next));
+        }
+        next_round(m, p);
+        if let Some(next) = from_local(p) {
+            return Some(found(m, next));
+        }
+        poll_network(p);
+        if let Some(g) = search(m, p) {
+            return Some(found(m, Next::fresh(g)));
+        }
+        if let Some(g) = idle_priority(m) {
+            return Some(found(m, Next::fresh(g)));
+        }
+        if !sleep(m) {
+            return None;
+        }
+    }
+}
+
+/// A searcher that has found work stops searching, and makes sure that somebody
+/// searches for the rest, if there is any.
+#[inline(always)]
+fn found(m: &'static M, next: Next) -> Next {
+    if m.searching() {
+        stop_searching(m);
+    }
+    next
+}
+
+#[cold]
+fn stop_searching(m: &'static M) {
+    m.set_searching(false);
+    // The decrement is the fence between "nobody searches" and this look at the
+    // queues: whoever published work and saw us search is seen here.
+    if m.sched.idle.found() == Found::WakeAnother && work_is_visible(m) {
+        wake::wake_p(m.sched);
+    }
+}
+
+/// Phase 1. Timers come with `heist::time`; a P has none yet.
+#[inline(always)]
+fn run_timers(_p: Held) {}
+
+/// Phase 5. The network comes with `heist::net`; nobody waits for it yet.
+#[inline(always)]
+fn poll_network(_p: Held) {}
+
+/// Phase 2.
+#[inline(always)]
+fn from_global_now_and_then(m: &'static M, p: Held) -> Option<Next> {
+    if !p.tick().is_multiple_of(GLOBAL_EVERY) {
+        return None;
+    }
+    look_at_global(m, p)
+}
+
+#[cold]
+fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
+    // Also the clock that reports of waiting goroutines go by.
+    p.own().now.set(clock::now());
+    if m.sched.runq_size.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    m.sched.take_global_one().map(Next::fresh)
+}
+
+/// Phase 3.
+#[inline(always)]
+fn from_local(p: Held) -> Option<Next> {
+    let popped = p.runq.pop()?;
+    if popped.inherit_time && slice_is_over(p) {
+        return rotate(p, popped.item);
+    }
+    Some(Next { g: popped.item, inherit_time: popped.inherit_time })
+}
+
+/// Whether goroutines that wake each other through runnext have kept the P for
+/// a whole slice. The clock is read once in a while only.
+#[inline(always)]
+fn slice_is_over(p: Held) -> bool {
+    let streak = p.own().streak.get() + 1;
+    p.own().streak.set(streak);
+    streak.is_multiple_of(SAMPLE) && slice_is_over_at(p, streak)
+}
+
+#[cold]
+fn slice_is_over_at(p: Held, streak: u32) -> bool {
+    let now = clock::now();
+    if streak == SAMPLE {
+        p.own().slice_start.set(now);
+    }
+    now.saturating_sub(p.own().slice_start.get()) >= SLICE
+}
+
+/// The runnext goes behind the others; the first of them runs.
+#[cold]
+fn rotate(p: Held, g: &'static G) -> Option<Next> {
+    p.own().streak.set(0);
+    // The ring has room: it is only pushed to by us, and thieves only take.
+    if p.runq.push_yielded(g).is_err() {
+        return Some(Next::fresh(g));
+    }
+    // A new slice, and with it a new look at the global queue soon.
+    p.tick_up();
+    match p.runq.pop() {
+        Some(popped) => Some(Next::fresh(popped.item)),
+        None => None,
+    }
+}
+
+/// Phase 4: the ring is empty. The P's share of the global queue goes behind
+/// those that yielded, and they all get their turn.
+#[inline]
+fn next_round(m: &'static M, p: Held) {
+    if m.sched.runq_size.load(Ordering::Relaxed) != 0 {
+        m.sched.take_global_batch(p);
+    }
+    if p.runq.yielded() > 0 {
+        p.runq.turn();
+        wake::offer(m.sched, p);
+    }
+}
+
+/// Phase 6.
+fn search(m: &'static M, p: Held) -> Option<&'static G> {
+    if m.sched.procs() == 1 {
+        return None;
+    }
+    if !m.searching() {
+        if !m.sched.idle.try_search(m.sched.procs()) {
+            return None;
+        }
+        m.set_searching(true);
+    }
+    wake::withdraw_offer(m.sched, p);
+    steal::steal(m.sched, p)
+}
+
+/// Phase 7.
+#[inline]
+fn idle_priority(m: &'static M) -> Option<&'static G> {
+    if m.sched.idle_runq_size.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let mut shared = m.sched.shared.lock();
+    let g = shared.idle_runq.pop();
+    m.sched.idle_runq_size.store(shared.idle_runq.len(), Ordering::SeqCst);
+    g
+}
+
+/// Phase 8. Returns false when the thread is to end; otherwise the M has a P
+/// again and looks once more.
+fn sleep(m: &'static M) -> bool {
+    let sched = m.sched;
+    {
+        let mut shared = sched.shared.lock();
+        if sched.closing() || shared.runq.len() != 0 || shared.idle_runq.len() != 0 {
+            return true;
+        }
+        if !m.searching() && sched.procs() > 1 && sched.idle.need_search() {
+            sched.idle.search();
+            m.set_searching(true);
+            return true;
+        }
+        wake::withdraw_offer(sched, m.held());
+        m.held().counters.parks.bump();
+        let p = m.release_p();
+        sched.put_idle_p(&mut shared, p);
+    }
+    if m.searching() {
+        m.set_searching(false);
+        let Recheck = sched.idle.give_up();
+        if work_is_visible(m) {
+            let p = sched.take_idle_p(&mut sched.shared.lock());
+            if let Some(p) = p {
+                m.acquire_p(p);
+                sched.idle.search();
+                m.set_searching(true);
+                return true;
+            }
+        }
+    }
+    stop_m(m)
+}
+
+/// Whether there is work that a thief could take: the global queues, and the
+/// Ps that have something to offer.
+fn work_is_visible(m: &'static M) -> bool {
+    let sched = m.sched;
+    sched.runq_size.load(Ordering::SeqCst) != 0
+        || sched.idle_runq_size.load(Ordering::SeqCst) != 0
+        || steal::anything_offered(sched)
+}
+
+/// Sleeps without a P until somebody gives one. Returns false when the thread
+/// is to end.
+pub(crate) fn stop_m(m: &'static M) -> bool {
+    let sched = m.sched;
+    let patience = sched.config().idle_thread;
+    sched.shared.lock().idle_ms.push(m);
+    loop {
+        // Whoever closes the runtime wakes all that are in the list; one that
+        // came later leaves by itself.
+        if sched.closing() && leave_idle(m) {
+            return false;
+        }
+        if m.note.sleep_for(patience) {
+            break;
+        }
+        if retire(m) {
+            return false;
+        }
+    }
+    let has_p = m.acquire_next_p();
+    if has_p {
+        m.held().own().now.set(clock::now());
+    }
+    has_p
+}
+
+/// Takes the M out of the idle ones. False if somebody has chosen it already,
+/// and will wake it.
+fn leave_idle(m: &'static M) -> bool {
+    let mut shared = m.sched.shared.lock();
+    let before = shared.idle_ms.len();
+    shared.idle_ms.retain(|idle| idle.id != m.id);
+    shared.idle_ms.len() != before
+}
+
+/// Ends a thread that has been idle for long, unless it is one of those that
+/// all Ps together need.
+fn retire(m: &'static M) -> bool {
+    let surplus = m.sched.shared.lock().threads > m.sched.procs() as usize;
+    surplus && leave_idle(m)
+}
+
+/// The runtime closes: the P is given up whatever is queued on it; shutdown
+/// collects it.
+fn give_up_for_good(m: &'static M) {
+    if m.searching() {
+        m.set_searching(false);
+        let _ = m.sched.idle.found();
+    }
+    m.release_p();
+}

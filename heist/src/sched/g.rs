@@ -1,0 +1,257 @@
+//! G: the control block of a goroutine.
+//!
+//! 128 bytes in memory that is never unmapped and only ever holds Gs, so a
+//! `&'static G` stays valid whatever becomes of the goroutine. Everything that
+//! others may look at is atomic; what only the owner touches is in `storage`
+//! (the closure before the first run, the result after the last) and in the
+//! [`Frame`](crate::context::Frame) on its stack.
+//!
+//! | field | written by | when |
+//! |---|---|---|
+//! | `state` | see `protocol::g_state` | |
+//! | `link` | whoever owns the list that it is in | |
+//! | `ticket` | the goroutine and those who unpark it | while it lives |
+//! | `join` | see `protocol::join` | |
+//! | `reason`, `since`, `wait_site` | the goroutine | before it parks |
+//! | `flags` | the spawner, then the goroutine | |
+//! | the others | the spawner, the first M that runs it | before it is shared |
+
+use super::local::Locals;
+use super::m::M;
+use super::protocol::g_state::GState;
+use super::protocol::global_queue::Linked;
+use super::protocol::join::JoinWord;
+use super::task::{Storage, Task};
+use crate::context;
+use crate::prim::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::ptr;
+
+/// What a started goroutine keeps on its stack for the scheduler.
+#[derive(Default)]
+pub(crate) struct Ext {
+    /// The M that it must run on, while the flag `PINNED` is set.
+    pub(crate) pinned: Cell<Option<&'static M>>,
+    /// Its `goroutine_local!` values.
+    pub(crate) locals: RefCell<Locals>,
+}
+
+pub(crate) type Frame = context::Frame<Ext>;
+
+/// Why a goroutine waits. Texts are Go's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum WaitReason {
+    /// It does not, or nobody said why.
+    None = 0,
+    /// `join` of another goroutine, or the end of a scope.
+    Join = 1,
+    /// `thread::park`.
+    Park = 2,
+    /// `WaitGroup::wait`.
+    WaitGroup = 3,
+}
+
+impl WaitReason {
+    fn of(byte: u8) -> WaitReason {
+        match byte {
+            1 => WaitReason::Join,
+            2 => WaitReason::Park,
+            3 => WaitReason::WaitGroup,
+            _ => WaitReason::None,
+        }
+    }
+
+    /// The text in dumps.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            WaitReason::None => "waiting",
+            WaitReason::Join => "join",
+            WaitReason::Park => "park",
+            WaitReason::WaitGroup => "sync.WaitGroup.Wait",
+        }
+    }
+}
+
+/// Bits of `flags`.
+pub(crate) mod flag {
+    /// It has a name, in the table of names.
+    pub(crate) const NAMED: u8 = 1;
+    /// It runs only when a P would otherwise go idle.
+    pub(crate) const IDLE_PRIORITY: u8 = 2;
+    /// It runs only on the M in its frame's `pinned`.
+    pub(crate) const PINNED: u8 = 4;
+    /// Its outcome is in the storage.
+    pub(crate) const OUTCOME: u8 = 8;
+    /// It runs again, only to drop an outcome that nobody took.
+    pub(crate) const DROPPING: u8 = 16;
+    /// Two bits: how likely others must run what this goroutine makes ready
+    /// (see `sched::wake`).
+    pub(crate) const SCORE_SHIFT: u8 = 6;
+}
+
+/// The control block.
+#[repr(C, align(128))]
+pub(crate) struct G {
+    pub(crate) state: GState,
+    runtime: AtomicU16,
+    reason: AtomicU8,
+    flags: AtomicU8,
+    link: AtomicPtr<G>,
+    /// The id, shifted left by two, and the token of `thread::park`.
+    pub(crate) ticket: AtomicU64,
+    task: AtomicPtr<Task>,
+    frame: AtomicPtr<Frame>,
+    site: AtomicPtr<Location<'static>>,
+    parent: AtomicU64,
+    pub(crate) join: JoinWord,
+    since: AtomicU64,
+    wait_site: AtomicPtr<Location<'static>>,
+    pub(crate) storage: Storage,
+}
+
+const _: () = assert!(size_of::<G>() == 128);
+
+impl Linked for G {
+    fn link(&self) -> &AtomicPtr<G> {
+        &self.link
+    }
+
+    fn from_link(link: *mut G) -> Option<&'static G> {
+        // SAFETY: only Gs are linked, and the memory of a G is never unmapped.
+        unsafe { link.as_ref() }
+    }
+}
+
+/// What a spawner says of a new goroutine.
+pub(crate) struct Birth {
+    pub(crate) id: u64,
+    pub(crate) runtime: u16,
+    pub(crate) parent: u64,
+    pub(crate) flags: u8,
+    pub(crate) site: &'static Location<'static>,
+    pub(crate) task: &'static Task,
+}
+
+impl G {
+    /// Fills a free block in. The caller has it alone.
+    #[inline(always)]
+    pub(crate) fn init(&self, birth: Birth) {
+        self.runtime.store(birth.runtime, Ordering::Relaxed);
+        self.reason.store(0, Ordering::Relaxed);
+        self.flags.store(birth.flags, Ordering::Relaxed);
+        self.ticket.store(birth.id << 2, Ordering::Relaxed);
+        self.task.store(ptr::from_ref(birth.task).cast_mut(), Ordering::Relaxed);
+        self.site.store(ptr::from_ref(birth.site).cast_mut(), Ordering::Relaxed);
+        self.parent.store(birth.parent, Ordering::Relaxed);
+        self.join.reset();
+    }
+
+    /// The goroutine's id: unique in the process, never reused.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.ticket.load(Ordering::Relaxed) >> 2
+    }
+
+    /// The id of the goroutine that spawned it, or 0.
+    pub(crate) fn parent(&self) -> u64 {
+        self.parent.load(Ordering::Relaxed)
+    }
+
+    /// The slot of its runtime in the table of runtimes.
+    #[inline]
+    pub(crate) fn runtime(&self) -> u16 {
+        self.runtime.load(Ordering::Relaxed)
+    }
+
+    /// What it runs.
+    #[inline]
+    pub(crate) fn task(&self) -> &'static Task {
+        // SAFETY: set at birth from a `&'static`; only Gs that were born are
+        // asked.
+        unsafe { &*self.task.load(Ordering::Relaxed) }
+    }
+
+    /// Where it was spawned; `None` for a block that was never used.
+    pub(crate) fn site(&self) -> Option<&'static Location<'static>> {
+        // SAFETY: null or from a `&'static`.
+        unsafe { self.site.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Where it waits.
+    pub(crate) fn wait_site(&self) -> Option<&'static Location<'static>> {
+        // SAFETY: null or from a `&'static`.
+        unsafe { self.wait_site.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Notes why, since when and where it is going to wait.
+    #[inline]
+    pub(crate) fn note_wait(&self, reason: WaitReason, now: u64, site: &'static Location<'static>) {
+        self.reason.store(reason as u8, Ordering::Relaxed);
+        self.since.store(now, Ordering::Relaxed);
+        self.wait_site.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Why it waits, and since when on the monotonic clock.
+    pub(crate) fn wait(&self) -> (WaitReason, u64) {
+        let reason = WaitReason::of(self.reason.load(Ordering::Relaxed));
+        (reason, self.since.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    /// Sets or clears flags. One writer at a time: the goroutine, or whoever
+    /// has it while it does not run.
+    pub(crate) fn set(&self, flag: u8, on: bool) {
+        let flags = self.flags.load(Ordering::Relaxed);
+        self.flags.store(if on { flags | flag } else { flags & !flag }, Ordering::Relaxed);
+    }
+
+    /// The two bits of the wake prediction.
+    #[inline]
+    pub(crate) fn score(&self) -> u8 {
+        self.flags.load(Ordering::Relaxed) >> flag::SCORE_SHIFT
+    }
+
+    #[inline]
+    pub(crate) fn set_score(&self, score: u8) {
+        debug_assert!(score < 4);
+        let flags = self.flags.load(Ordering::Relaxed) & ((1 << flag::SCORE_SHIFT) - 1);
+        self.flags.store(flags | score << flag::SCORE_SHIFT, Ordering::Relaxed);
+    }
+
+    /// Its frame; `None` before the first run and after the last.
+    ///
+    /// # Safety
+    ///
+    /// The caller keeps the goroutine from ending meanwhile: it runs on it, or
+    /// has it while it does not run.
+    #[inline]
+    pub(crate) unsafe fn frame(&self) -> Option<&Frame> {
+        // SAFETY: a frame lives until its goroutine ends.
+        unsafe { self.frame.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Whether it has run.
+    #[inline]
+    pub(crate) fn has_frame(&self) -> bool {
+        !self.frame.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Sets its frame, or takes it away. By whoever has the goroutine.
+    #[inline]
+    pub(crate) fn set_frame(&self, frame: Option<ptr::NonNull<Frame>>) {
+        let frame = frame.map_or(ptr::null_mut(), ptr::NonNull::as_ptr);
+        self.frame.store(frame, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for G {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "G{}", self.id())
+    }
+}

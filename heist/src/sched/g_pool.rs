@@ -1,0 +1,227 @@
+//! Where control blocks come from.
+//!
+//! Chunks of memory that are mapped once and kept: the first of 64 KiB, each
+//! next one twice as large up to 4 MiB. From 2 MiB on they ask for huge pages:
+//! a million goroutines spawned at once touch 128 MB of fresh memory, and a
+//! fault for each 4 KiB of it would cost more than the spawning.
+//!
+//! Blocks are handed to Ps and taken back in chains, so that the lock is rare;
+//! a P reuses the block that it freed last.
+
+use super::g::G;
+use super::protocol::g_state::Status;
+use super::protocol::global_queue::{Chain, Linked};
+use crate::prim::atomic::{AtomicUsize, Ordering};
+use crate::prim::lock::{Lock, Rank};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::ptr;
+
+const FIRST_CHUNK: usize = 64 << 10;
+const LAST_CHUNK: usize = 4 << 20;
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Blocks that a P and the pool trade at a time.
+const BATCH: usize = 64;
+
+struct Pool {
+    free: Chain<G>,
+    /// All blocks that were ever handed out, by chunk.
+    chunks: Vec<&'static [G]>,
+    /// How many blocks of the last chunk were handed out.
+    used: usize,
+}
+
+static POOL: Lock<Pool> =
+    Lock::new(Rank::Gs, Pool { free: Chain::new(), chunks: Vec::new(), used: 0 });
+
+impl Pool {
+    fn take(&mut self) -> io::Result<&'static G> {
+        if let Some(g) = self.free.pop() {
+            return Ok(g);
+        }
+        if self.chunks.last().is_none_or(|chunk| self.used == chunk.len()) {
+            let size = (FIRST_CHUNK << self.chunks.len().min(6)).min(LAST_CHUNK);
+            self.chunks.push(map_chunk(size)?);
+            self.used = 0;
+        }
+        let chunk = self.chunks[self.chunks.len() - 1];
+        self.used += 1;
+        Ok(&chunk[self.used - 1])
+    }
+}
+
+/// Maps a chunk of blocks, all in the state of zeroed memory: idle.
+fn map_chunk(size: usize) -> io::Result<&'static [G]> {
+    #[cfg(test)]
+    crate::prim::fault::MAP.check()?;
+    // Room to align a large chunk for huge pages; the rest is never touched.
+    let spare = if size >= HUGE_PAGE { HUGE_PAGE } else { 0 };
+    // SAFETY: a new anonymous mapping where the kernel likes.
+    let low = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            size + spare,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if low == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let low = if spare == 0 { low } else { (low as usize).next_multiple_of(HUGE_PAGE) as *mut _ };
+    if spare != 0 {
+        // SAFETY: inside the new mapping. A kernel without huge pages refuses,
+        // which changes nothing but speed.
+        unsafe { libc::madvise(low, size, libc::MADV_HUGEPAGE) };
+    }
+    // SAFETY: page-aligned, never unmapped, and zero is a valid G (an idle one
+    // with null pointers).
+    Ok(unsafe { std::slice::from_raw_parts(low.cast::<G>(), size / size_of::<G>()) })
+}
+
+/// Every block that is in use, roughly: for reports, and for shutdown, when
+/// nothing is spawned any more.
+pub(crate) fn each_used(mut visit: impl FnMut(&'static G)) {
+    let (chunks, used) = {
+        let pool = POOL.lock();
+        (pool.chunks.clone(), pool.used)
+    };
+    each(&chunks, used, &mut visit);
+}
+
+/// Like [`each_used`], from a process that is about to die: gives up if
+/// somebody has the lock.
+pub(crate) fn try_each_used(mut visit: impl FnMut(&'static G)) -> bool {
+    let Some((chunks, used)) = POOL.try_lock().map(|pool| (pool.chunks.clone(), pool.used)) else {
+        return false;
+    };
+    each(&chunks, used, &mut visit);
+    true
+}
+
+fn each(chunks: &[&'static [G]], used: usize, visit: &mut dyn FnMut(&'static G)) {
+    let last = chunks.len().wrapping_sub(1);
+    for (i, &chunk) in chunks.iter().enumerate() {
+        let chunk = if i == last { &chunk[..used] } else { chunk };
+        chunk
+            .iter()
+            .filter(|g| !matches!(g.state.status(), Status::Idle | Status::Dead))
+            .for_each(&mut *visit);
+    }
+}
+
+/// A block for a spawner without a P.
+pub(crate) fn take() -> io::Result<&'static G> {
+    POOL.lock().take()
+}
+
+/// Takes a block back from somebody without a P.
+pub(crate) fn put(g: &'static G) {
+    POOL.lock().free.push(g);
+}
+
+/// The free blocks of a P, last in, first out.
+pub(crate) struct Cache {
+    head: Cell<Option<&'static G>>,
+    /// Atomic for reports; written by the holder of the P only.
+    len: AtomicUsize,
+    /// Blocks that were never used, in order of address.
+    fresh: RefCell<Chain<G>>,
+}
+
+impl Cache {
+    pub(crate) fn new() -> Self {
+        Cache { head: Cell::new(None), len: AtomicUsize::new(0), fresh: RefCell::new(Chain::new()) }
+    }
+
+    /// How many blocks were used before and are free now.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn set_len(&self, len: usize) {
+        self.len.store(len, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn take(&self) -> io::Result<&'static G> {
+        match self.head.get() {
+            Some(g) => {
+                self.head.set(G::from_link(g.link().load(Ordering::Relaxed)));
+                self.set_len(self.len() - 1);
+                Ok(g)
+            }
+            None => self.take_fresh(),
+        }
+    }
+
+    #[inline(never)]
+    fn take_fresh(&self) -> io::Result<&'static G> {
+        let mut fresh = self.fresh.borrow_mut();
+        if fresh.len() == 0 {
+            let mut pool = POOL.lock();
+            fresh.push(pool.take()?);
+            while fresh.len() < BATCH {
+                match pool.take() {
+                    Ok(g) => fresh.push(g),
+                    Err(_) => break,
+                }
+            }
+        }
+        fresh.pop().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    #[inline]
+    pub(crate) fn put(&self, g: &'static G) {
+        if self.len() >= 2 * BATCH {
+            self.spill(BATCH);
+        }
+        let next = self.head.replace(Some(g));
+        g.link().store(
+            next.map_or(ptr::null_mut(), |g| ptr::from_ref(g).cast_mut()),
+            Ordering::Relaxed,
+        );
+        self.set_len(self.len() + 1);
+    }
+
+    #[cold]
+    fn spill(&self, n: usize) {
+        let chain: Chain<G> =
+            std::iter::from_fn(|| if self.len() > 0 { self.take().ok() } else { None })
+                .take(n)
+                .collect();
+        POOL.lock().free.append(chain);
+    }
+
+    /// Gives everything back.
+    pub(crate) fn flush(&self) {
+        self.spill(usize::MAX);
+        let fresh = self.fresh.replace(Chain::new());
+        POOL.lock().free.append(fresh);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_gives_the_last_one_back_first_and_spills() {
+        let cache = Cache::new();
+        let gs: Vec<&G> = (0..5 * BATCH).map(|_| cache.take().unwrap()).collect();
+        let mut addresses: Vec<usize> = gs.iter().map(|g| ptr::from_ref(*g).addr()).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!(addresses.len(), gs.len(), "each block is given out once");
+        gs.iter().for_each(|g| cache.put(g));
+        assert!(cache.len() <= 2 * BATCH + 1);
+        assert!(ptr::eq(cache.take().unwrap(), gs[gs.len() - 1]));
+        cache.put(gs[gs.len() - 1]);
+        cache.flush();
+        assert_eq!(cache.len(), 0);
+    }
+}

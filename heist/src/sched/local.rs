@@ -1,0 +1,93 @@
+//! Values that belong to a goroutine: the store behind `goroutine_local!`.
+//!
+//! A goroutine's values are in its frame and move with it. A plain OS thread
+//! has a store of its own.
+
+use super::g::{Ext, G};
+use super::m;
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The values of one goroutine, by the address of their key.
+#[derive(Default)]
+pub(crate) struct Locals {
+    values: Vec<(usize, Rc<dyn Any>)>,
+    /// The goroutine ends: no new values.
+    closed: bool,
+}
+
+thread_local! {
+    /// The values of a plain thread.
+    static THREAD: RefCell<Locals> = RefCell::default();
+}
+
+/// Destructors that create values again are humoured this often, as in std.
+const ROUNDS: usize = 5;
+
+/// The caller's value for a key, made by `init` if it has none. `None` once its
+/// values are being dropped for good.
+pub(crate) fn get_or_init<T: 'static>(key: usize, init: impl FnOnce() -> T) -> Option<Rc<T>> {
+    if let Some(value) = with_locals(|locals| locals.find::<T>(key))?.ok()? {
+        return Some(value);
+    }
+    // Outside of the borrow: it may use other keys, or this one.
+    let value = Rc::new(init());
+    with_locals(|locals| {
+        if locals.closed {
+            return None;
+        }
+        locals.values.retain(|(k, _)| *k != key);
+        locals.values.push((key, value.clone()));
+        Some(value)
+    })?
+}
+
+impl Locals {
+    fn find<T: 'static>(&self, key: usize) -> Result<Option<Rc<T>>, Closed> {
+        let found = self.values.iter().find(|(k, _)| *k == key);
+        match found.and_then(|(_, value)| value.clone().downcast().ok()) {
+            None if self.closed => Err(Closed),
+            value => Ok(value),
+        }
+    }
+}
+
+struct Closed;
+
+/// Never inlined: the caller may be on another thread next time.
+#[inline(never)]
+fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> Option<R> {
+    match m::current_g() {
+        Some(g) => {
+            // SAFETY: the goroutine runs, and it is the caller.
+            let Ext { locals, .. } = &unsafe { g.frame() }?.ext;
+            Some(f(&mut locals.borrow_mut()))
+        }
+        None => THREAD.try_with(|locals| f(&mut locals.borrow_mut())).ok(),
+    }
+}
+
+/// Drops the values of a goroutine that ends, on its own stack.
+#[inline]
+pub(crate) fn drop_all(g: &'static G) {
+    // SAFETY: the goroutine runs, and it is the caller.
+    if let Some(frame) = unsafe { g.frame() } {
+        let locals = &frame.ext.locals;
+        if !locals.borrow().values.is_empty() {
+            drop_values(locals);
+        }
+        locals.borrow_mut().closed = true;
+    }
+}
+
+#[cold]
+fn drop_values(locals: &RefCell<Locals>) {
+    for _ in 0..ROUNDS {
+        let values = std::mem::take(&mut locals.borrow_mut().values);
+        let dropping = std::panic::AssertUnwindSafe(|| drop(values));
+        if std::panic::catch_unwind(dropping).is_err() {
+            crate::prim::fatal::fatal!("a goroutine_local! value panicked on drop");
+        }
+    }
+}

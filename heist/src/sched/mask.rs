@@ -1,0 +1,63 @@
+//! A set of Ps, one bit each.
+
+use crate::prim::atomic::{AtomicU64, Ordering};
+
+/// The most Ps that a runtime can have.
+pub(crate) const MAX_PROCS: usize = 1024;
+
+/// Ps in a word of a mask.
+pub(crate) const WORD: usize = 64;
+
+/// The set.
+#[derive(Debug)]
+pub(crate) struct Mask {
+    words: [AtomicU64; MAX_PROCS / WORD],
+}
+
+impl Mask {
+    pub(crate) fn new() -> Self {
+        Mask { words: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, word: usize) -> u64 {
+        self.words[word].load(Ordering::Acquire)
+    }
+
+    pub(crate) fn contains(&self, id: u32) -> bool {
+        self.word(id as usize / WORD) & (1 << (id as usize % WORD)) != 0
+    }
+
+    /// Adds a P. A full fence, like every read-modify-write of this set.
+    pub(crate) fn insert(&self, id: u32) {
+        self.words[id as usize / WORD].fetch_or(1 << (id as usize % WORD), Ordering::SeqCst);
+    }
+
+    pub(crate) fn remove(&self, id: u32) {
+        self.words[id as usize / WORD].fetch_and(!(1 << (id as usize % WORD)), Ordering::SeqCst);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_come_and_go() {
+        let mask = Mask::new();
+        for id in [0, 1, 63, 64, 1023] {
+            assert!(!mask.contains(id));
+            mask.insert(id);
+            assert!(mask.contains(id));
+        }
+        assert_eq!(mask.word(0), 1 | 2 | 1 << 63);
+        mask.remove(1);
+        assert_eq!(mask.word(0), 1 | 1 << 63);
+        mask.clear();
+        assert!(!mask.contains(1023));
+    }
+}

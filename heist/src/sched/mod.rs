@@ -1,0 +1,73 @@
+//! The scheduler: goroutines (G) on threads (M) with the right to run (P).
+//!
+//! `README.md` beside this file has the states, the invariants, the argument
+//! why no wake-up is lost, the rejected designs and the departures from Go.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `g`, `g_pool`, `task`, `names`, `local` | a goroutine: its block, its memory, its closure and result, its name, its values |
+//! | `p`, `m`, `sched` | the right to run; a thread; what all share |
+//! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
+//! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
+//! | `spawn`, `wake`, `waiter` | a new one; whom to wake for it; whoever waits |
+//! | `sysmon`, `signal`, `shutdown` | watching; faults; the end |
+//! | `protocol/` | the shared words of all this, model-checked |
+
+pub(crate) mod protocol;
+
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
+pub(crate) mod exec;
+#[cfg(not(loom))]
+pub(crate) mod find;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: links and static references kept as pointers
+pub(crate) mod g;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the memory of control blocks
+pub(crate) mod g_pool;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
+pub(crate) mod in_place;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
+pub(crate) mod local;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the thread's slot
+pub(crate) mod m;
+#[cfg(not(loom))]
+pub(crate) mod mask;
+#[cfg(not(loom))]
+pub(crate) mod names;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: what only the holder touches
+pub(crate) mod p;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
+pub(crate) mod park;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the table of schedulers
+pub(crate) mod sched;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
+pub(crate) mod shutdown;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: handlers
+pub(crate) mod signal;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: closures that borrow
+pub(crate) mod spawn;
+#[cfg(not(loom))]
+pub(crate) mod steal;
+#[cfg(not(loom))]
+pub(crate) mod steal_order;
+#[cfg(not(loom))]
+pub(crate) mod sysmon;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the closure and the result in a block
+pub(crate) mod task;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: tagged words
+pub(crate) mod waiter;
+#[cfg(not(loom))]
+pub(crate) mod wake;

@@ -1,0 +1,224 @@
+//! P: a processor, the right to run goroutines.
+//!
+//! Allocated once and kept by its scheduler. Most of it belongs to the M that
+//! holds it: those fields are in [`Own`] and are reached through [`Held`], which
+//! only the holder can have. What thieves, sysmon and reports read is atomic.
+
+use super::g::G;
+use super::g_pool;
+use super::m::M;
+use super::protocol::run_queue::RunQueue;
+use super::sched::Sched;
+use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::prim::rng::Rng;
+use crate::stacks;
+use std::cell::{Cell, OnceCell};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr;
+
+/// Counters that the holder writes and anybody reads.
+///
+/// One writer each, so an increment is a load and a store, not a
+/// read-modify-write.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) spawned: Count,
+    pub(crate) finished: Count,
+    pub(crate) steals: Count,
+    pub(crate) stolen: Count,
+    pub(crate) failed_steals: Count,
+    pub(crate) overflows: Count,
+    pub(crate) spared_wakes: Count,
+    pub(crate) parks: Count,
+}
+
+/// A counter with one writer.
+#[derive(Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline(always)]
+    pub(crate) fn bump(&self) {
+        self.add(1);
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What only the holder touches.
+pub(crate) struct Own {
+    pub(crate) gs: g_pool::Cache,
+    pub(crate) stacks: stacks::Cache,
+    rng: OnceCell<Rng>,
+    /// Ids that were reserved and not yet given out.
+    ids: Cell<(u64, u64)>,
+    /// A wake-up was sent for the present runnext.
+    pub(crate) woke_for_next: Cell<bool>,
+    /// The bit of this P in the mask of non-empty Ps is set.
+    pub(crate) advertised: Cell<bool>,
+    /// The time, as of some recent tick.
+    pub(crate) now: Cell<u64>,
+    /// The prediction that new goroutines start with (see `wake`).
+    pub(crate) birth_score: Cell<u8>,
+    /// How many runnexts ran in a row, and since when.
+    pub(crate) streak: Cell<u32>,
+    pub(crate) slice_start: Cell<u64>,
+}
+
+/// The processor.
+pub(crate) struct P {
+    pub(crate) id: u32,
+    pub(crate) runq: RunQueue<G>,
+    /// How many goroutines were started or resumed, runnext not counted.
+    tick: AtomicU32,
+    /// The M that holds it, for reports.
+    m: AtomicPtr<M>,
+    /// A thief took this P's runnext: its goroutine computes on after a wake.
+    pub(crate) late: AtomicBool,
+    pub(crate) counters: Counters,
+    own: Own,
+}
+
+// SAFETY: all fields but `own` are atomic; `own` is reached through `Held` only,
+// of which there is at most one.
+unsafe impl Sync for P {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for P {}
+
+impl P {
+    pub(crate) fn new(id: u32, alone: bool) -> Self {
+        P {
+            id,
+            runq: RunQueue::new(alone),
+            tick: AtomicU32::new(0),
+            m: AtomicPtr::new(ptr::null_mut()),
+            late: AtomicBool::new(false),
+            counters: Counters::default(),
+            own: Own {
+                gs: g_pool::Cache::new(),
+                stacks: stacks::Cache::new(),
+                rng: OnceCell::new(),
+                ids: Cell::new((0, 0)),
+                woke_for_next: Cell::new(false),
+                advertised: Cell::new(false),
+                now: Cell::new(0),
+                birth_score: Cell::new(super::wake::UNDECIDED),
+                streak: Cell::new(0),
+                slice_start: Cell::new(0),
+            },
+        }
+    }
+
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick.load(Ordering::Relaxed)
+    }
+
+    /// Free control blocks, for reports.
+    pub(crate) fn free_gs(&self) -> usize {
+        // An atomic inside of what otherwise is the holder's.
+        self.own.gs.len()
+    }
+
+    /// The M that holds it, as of some recent moment.
+    pub(crate) fn m(&self) -> Option<&'static M> {
+        // SAFETY: null or a `&'static M`.
+        unsafe { self.m.load(Ordering::Relaxed).as_ref() }
+    }
+
+    pub(crate) fn set_m(&self, m: Option<&'static M>) {
+        self.m.store(m.map_or(ptr::null_mut(), |m| ptr::from_ref(m).cast_mut()), Ordering::Relaxed);
+    }
+}
+
+/// A P and the proof that this thread holds it.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    p: &'static P,
+    /// Not for other threads.
+    marker: PhantomData<*mut ()>,
+}
+
+impl Held {
+    /// # Safety
+    ///
+    /// The calling thread's M holds `p`, and the value is not used once it
+    /// gives `p` up (a goroutine does so when it suspends).
+    #[inline(always)]
+    pub(crate) unsafe fn new(p: &'static P) -> Held {
+        Held { p, marker: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn own(&self) -> &'static Own {
+        &self.p.own
+    }
+
+    /// Counts a goroutine that starts a slice of its own.
+    #[inline(always)]
+    pub(crate) fn tick_up(&self) -> u32 {
+        let tick = self.p.tick.load(Ordering::Relaxed).wrapping_add(1);
+        self.p.tick.store(tick, Ordering::Relaxed);
+        tick
+    }
+
+    pub(crate) fn random(&self, sched: &Sched) -> u32 {
+        self.own().rng.get_or_init(|| Rng::new(sched.seed() ^ u64::from(self.p.id) << 32)).next()
+    }
+
+    /// A goroutine id. Taken sixteen at a time, so that the shared counter is
+    /// rarely touched.
+    #[inline]
+    pub(crate) fn next_id(&self) -> u64 {
+        const BATCH: u64 = 16;
+        let (mut next, mut end) = self.own().ids.get();
+        if next == end {
+            next = super::sched::reserve_ids(BATCH);
+            end = next + BATCH;
+        }
+        self.own().ids.set((next + 1, end));
+        next
+    }
+
+    /// Makes the P new for another runtime.
+    pub(crate) fn reset(&self, class: stacks::Class) {
+        self.own().gs.flush();
+        self.own().stacks.reset(class);
+        self.own().woke_for_next.set(false);
+        self.own().advertised.set(false);
+        self.own().birth_score.set(super::wake::UNDECIDED);
+        self.p.late.store(false, Ordering::Relaxed);
+        self.p.tick.store(0, Ordering::Relaxed);
+        let c = &self.p.counters;
+        let all = [
+            &c.spawned,
+            &c.finished,
+            &c.steals,
+            &c.stolen,
+            &c.failed_steals,
+            &c.overflows,
+            &c.spared_wakes,
+            &c.parks,
+        ];
+        all.into_iter().for_each(Count::clear);
+    }
+}
+
+impl Deref for Held {
+    type Target = P;
+    #[inline(always)]
+    fn deref(&self) -> &P {
+        self.p
+    }
+}

@@ -1,0 +1,318 @@
+//! Who searches for work and who sleeps.
+//!
+//! | word | counts |
+//! |---|---|
+//! | `idle_ps` | Ps without an M (Go's `npidle`) |
+//! | `searching` | Ms with a P and no work, looking (Go's `nmspinning`) |
+//! | `need_search` | a wake-up found no idle P: the next M to give one up searches first |
+//!
+//! # The rules
+//!
+//! 1. Who publishes work wakes a searcher only if nobody searches and a P is
+//!    idle ([`claim_wake`](Idle::claim_wake)); the claim makes the new searcher
+//!    count before its thread runs, so that a burst of work wakes one thread.
+//! 2. A searcher that finds work stops counting, and if it was the last one it
+//!    wakes the next: one wakes another while there is work ([`found`](Idle::found)).
+//! 3. At most half of the busy Ps search ([`try_search`](Idle::try_search)).
+//! 4. A searcher that finds nothing stops counting, *then* looks at every queue
+//!    once more ([`give_up`](Idle::give_up)).
+//!
+//! `sched/README.md`, "No wake-up is lost", has the argument. In short: the
+//! publisher fills a queue, passes a full fence and reads `searching` and
+//! `idle_ps`; the searcher takes itself off `searching`, passes a full fence and
+//! reads the queues. Both cannot miss the other.
+
+use crate::prim::atomic::{AtomicU32, Ordering, fence};
+use crate::prim::fatal::fatal;
+
+/// Whether to wake a searcher.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Wake {
+    /// No: somebody searches already, or no P is idle.
+    Nobody,
+    /// Yes: take an idle P and start an M on it as a searcher. It counts as one
+    /// already; if there is no idle P after all, [`Idle::no_idle_p`].
+    Claimed,
+}
+
+/// What a searcher does once it has found work.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Found {
+    /// Others search.
+    Run,
+    /// It was the last one: wake another before running.
+    WakeAnother,
+}
+
+/// A searcher gave up: look at every queue once more before sleeping.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Recheck;
+
+/// The counters.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    idle_ps: AtomicU32,
+    searching: AtomicU32,
+    need_search: AtomicU32,
+}
+
+impl Idle {
+    pub(crate) fn new() -> Self {
+        Idle {
+            idle_ps: AtomicU32::new(0),
+            searching: AtomicU32::new(0),
+            need_search: AtomicU32::new(0),
+        }
+    }
+
+    /// How many Ps are idle.
+    #[inline]
+    pub(crate) fn idle_ps(&self) -> u32 {
+        self.idle_ps.load(Ordering::Relaxed)
+    }
+
+    /// How many Ms search.
+    #[inline]
+    pub(crate) fn searching(&self) -> u32 {
+        self.searching.load(Ordering::Relaxed)
+    }
+
+    /// Whether a wake-up is owed to somebody who published work.
+    pub(crate) fn need_search(&self) -> bool {
+        self.need_search.load(Ordering::Acquire) != 0
+    }
+
+    /// Under the scheduler's lock: a P joins the idle ones.
+    pub(crate) fn p_goes_idle(&self) {
+        self.idle_ps.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Under the scheduler's lock: a P leaves the idle ones.
+    pub(crate) fn p_leaves_idle(&self) {
+        if self.idle_ps.fetch_sub(1, Ordering::SeqCst) == 0 {
+            fatal!("negative npidle");
+        }
+    }
+
+    /// An M without work asks to search, of `procs` Ps in all (rule 3).
+    pub(crate) fn try_search(&self, procs: u32) -> bool {
+        let busy = procs.saturating_sub(self.idle_ps.load(Ordering::Acquire));
+        if 2 * self.searching.load(Ordering::Acquire) >= busy {
+            return false;
+        }
+        self.search();
+        true
+    }
+
+    /// An M searches whatever the limit is: it owes it to a publisher.
+    pub(crate) fn search(&self) {
+        self.searching.fetch_add(1, Ordering::SeqCst);
+        self.need_search.store(0, Ordering::Release);
+    }
+
+    /// The caller has published work and passed a full fence since (rule 1).
+    #[inline(always)]
+    pub(crate) fn claim_wake(&self) -> Wake {
+        // Relaxed: the caller's fence orders the load after the publication.
+        if self.idle_ps.load(Ordering::Relaxed) == 0 {
+            return Wake::Nobody;
+        }
+        self.claim()
+    }
+
+    /// Becomes the one searcher if there is none, for a P that changes hands.
+    #[cfg(not(loom))]
+    pub(crate) fn try_claim_search(&self) -> bool {
+        self.claim() == Wake::Claimed
+    }
+
+    fn claim(&self) -> Wake {
+        // The load spares a contended exchange when somebody searches.
+        if self.searching.load(Ordering::Relaxed) != 0 {
+            return Wake::Nobody;
+        }
+        match self.searching.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => Wake::Claimed,
+            Err(_) => Wake::Nobody,
+        }
+    }
+
+    /// Under the scheduler's lock: a claimed wake-up found no idle P. The next M
+    /// that is about to give up its P searches instead.
+    pub(crate) fn no_idle_p(&self) {
+        self.need_search.store(1, Ordering::Release);
+        let _ = self.leave();
+    }
+
+    /// A searcher has found work (rule 2).
+    pub(crate) fn found(&self) -> Found {
+        if self.leave() == 0 { Found::WakeAnother } else { Found::Run }
+    }
+
+    /// A searcher has found nothing and has given its P up (rule 4).
+    pub(crate) fn give_up(&self) -> Recheck {
+        let _ = self.leave();
+        // Pairs with the fence of the publisher.
+        fence(Ordering::SeqCst);
+        Recheck
+    }
+
+    fn leave(&self) -> u32 {
+        let before = self.searching.fetch_sub(1, Ordering::SeqCst);
+        if before == 0 {
+            fatal!("negative nmspinning");
+        }
+        before - 1
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_wakes_one() {
+        let idle = Idle::new();
+        assert_eq!(idle.claim_wake(), Wake::Nobody, "no idle P");
+        idle.p_goes_idle();
+        idle.p_goes_idle();
+        assert_eq!(idle.claim_wake(), Wake::Claimed);
+        assert_eq!(idle.claim_wake(), Wake::Nobody, "one is on its way");
+        assert_eq!(idle.found(), Found::WakeAnother);
+        assert_eq!(idle.claim_wake(), Wake::Claimed);
+    }
+
+    #[test]
+    fn at_most_half_of_the_busy_search() {
+        let idle = Idle::new();
+        let searchers = (0..8).filter(|_| idle.try_search(8)).count();
+        assert_eq!(searchers, 4);
+        (0..4).for_each(|_| idle.p_goes_idle());
+        assert!(!idle.try_search(8), "4 busy, 4 searching");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::prim::atomic::{AtomicU32, fence_after_rmw};
+    use loom::sync::{Arc, Mutex};
+
+    /// Two Ps. One M runs and publishes; another searches, or comes to.
+    struct World {
+        idle: Idle,
+        /// The publisher's queue: runnext, exchanged as in `RunQueue`.
+        queue: AtomicU32,
+        /// Idle Ps and how many Ms were woken with one.
+        lists: Mutex<(u32, u32)>,
+    }
+
+    impl World {
+        fn take(&self) -> bool {
+            self.queue.swap(0, Ordering::AcqRel) == 1
+        }
+
+        fn publish(&self) {
+            self.queue.swap(1, Ordering::AcqRel);
+            fence_after_rmw();
+            if self.idle.claim_wake() == Wake::Claimed {
+                let mut lists = self.lists.lock().unwrap();
+                if lists.0 > 0 {
+                    lists.0 -= 1;
+                    self.idle.p_leaves_idle();
+                    lists.1 += 1;
+                } else {
+                    self.idle.no_idle_p();
+                }
+            }
+        }
+
+        /// The end of `find_runnable`, as an M with a P and no work: returns
+        /// whether it got the work before it went to sleep.
+        fn find_or_sleep(&self, mut searching: bool) -> bool {
+            loop {
+                if !searching {
+                    searching = self.idle.try_search(2);
+                }
+                if searching && self.take() {
+                    let _ = self.idle.found();
+                    return true;
+                }
+                {
+                    let mut lists = self.lists.lock().unwrap();
+                    if !searching && self.idle.need_search() {
+                        self.idle.search();
+                        searching = true;
+                        continue;
+                    }
+                    lists.0 += 1;
+                    self.idle.p_goes_idle();
+                }
+                if !searching {
+                    return false;
+                }
+                let Recheck = self.idle.give_up();
+                if self.queue.load(Ordering::Acquire) == 1 {
+                    let mut lists = self.lists.lock().unwrap();
+                    if lists.0 == 0 {
+                        // Its P was given to an M that somebody woke.
+                        return false;
+                    }
+                    lists.0 -= 1;
+                    self.idle.p_leaves_idle();
+                    self.idle.search();
+                    continue;
+                }
+                return false;
+            }
+        }
+    }
+
+    fn world() -> Arc<World> {
+        Arc::new(World { idle: Idle::new(), queue: AtomicU32::new(0), lists: Mutex::new((0, 0)) })
+    }
+
+    /// Work published while the last searcher goes to sleep: it is found, or
+    /// somebody was woken for it.
+    #[test]
+    fn submit_against_the_last_searcher_parking() {
+        loom::model(|| {
+            let world = world();
+            world.idle.search();
+            let searcher = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.find_or_sleep(true))
+            };
+            world.publish();
+            let found = searcher.join().unwrap();
+            let woken = world.lists.lock().unwrap().1 > 0;
+            assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
+        });
+    }
+
+    /// The same, with a second M that gives its P up without searching.
+    #[test]
+    fn submit_against_two_that_park() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let world = world();
+            world.idle.search();
+            let searcher = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.find_or_sleep(true))
+            };
+            let idler = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.find_or_sleep(false))
+            };
+            world.publish();
+            let found = searcher.join().unwrap() | idler.join().unwrap();
+            let woken = world.lists.lock().unwrap().1 > 0;
+            assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
+        });
+    }
+}

@@ -1,0 +1,16 @@
+//! The protocols of the scheduler: small types that know no threads.
+//!
+//! Each holds a few shared words, documents every value they can have, and
+//! changes them by methods that return `#[must_use]` values: wake this one,
+//! look again, go to sleep. The caller does the deed. That makes them fit for a
+//! model checker: the loom tests at the end of each file explore every
+//! interleaving of the threads that a protocol has (`CONTRIBUTING.md` says how
+//! to run them).
+
+pub(crate) mod g_state;
+pub(crate) mod global_queue;
+pub(crate) mod idle;
+pub(crate) mod join;
+pub(crate) mod lease;
+#[allow(unsafe_code)] // named file: pointers in slots back to references
+pub(crate) mod run_queue;

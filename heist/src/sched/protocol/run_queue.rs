@@ -1,0 +1,654 @@
+//! The local run queue of a P: runnext, and two rings of 256 slots.
+//!
+//! # runnext
+//!
+//! The goroutine that the running one made ready last; it runs next and
+//! inherits the rest of the time slice. A second one kicks the first out to the
+//! ring. One pointer, exchanged by everybody: the owner's exchange is also the
+//! full fence that the wake-up protocol needs between publishing work and
+//! looking for sleepers (`sched/README.md`, "No wake-up is lost").
+//!
+//! # The ring
+//!
+//! A bounded queue with one producer and many consumers (seeds 000 and 002; the
+//! algorithm is Go's). `tail` is written by the owner alone. `head` moves by
+//! compare-and-swap: the owner takes one, a thief takes half. A consumer reads
+//! the slots first and commits with the exchange; if `head` moved meanwhile,
+//! what it read may be stale and it starts over. Slots are atomic since such a
+//! stale read races with the owner that refills them. Positions are 64 bits and
+//! never wrap, so an old `head` cannot come back.
+//!
+//! # Why two rings
+//!
+//! A goroutine that yields goes behind everything that is runnable, the global
+//! queue included; Go puts it on the global queue's tail, under the global
+//! lock. Here it goes to a second ring, and when the first one is empty they
+//! change places, after a batch from the global queue was added to it. The order
+//! is the same up to one round, the lock is taken once a round instead of once
+//! a yield, and thieves see both rings.
+
+use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::prim::fatal::fatal;
+use crossbeam_utils::CachePadded;
+use std::array;
+use std::ptr;
+
+/// Slots of a ring.
+pub(crate) const CAPACITY: usize = 256;
+
+/// The ring has no free slot; the item comes back.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Full;
+
+/// Half of a ring, on its way to the global queue.
+pub(crate) struct Half<T: 'static, const N: usize> {
+    items: [Option<&'static T>; N],
+    len: usize,
+}
+
+impl<T, const N: usize> Half<T, N> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static T> {
+        self.items[..self.len].iter().flatten().copied()
+    }
+}
+
+/// A bounded queue: one producer, many consumers.
+pub(crate) struct Ring<T: 'static, const N: usize = CAPACITY> {
+    /// Next slot to take. Consumers.
+    head: CachePadded<AtomicU64>,
+    /// Next slot to fill. The owner.
+    tail: CachePadded<AtomicU64>,
+    slots: [AtomicPtr<T>; N],
+}
+
+impl<T, const N: usize> Ring<T, N> {
+    fn new() -> Self {
+        const { assert!(N.is_power_of_two()) };
+        Ring {
+            head: CachePadded::new(AtomicU64::new(0)),
+            tail: CachePadded::new(AtomicU64::new(0)),
+            slots: array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&self, position: u64) -> &AtomicPtr<T> {
+        &self.slots[position as usize % N]
+    }
+
+    /// The item in a slot. Stale unless the caller then moves `head` past it.
+    #[inline(always)]
+    fn read(&self, position: u64) -> &'static T {
+        let item = self.slot(position).load(Ordering::Relaxed);
+        // SAFETY: consumers read only positions below a `tail` that they
+        // loaded with acquire, so the slot has been filled at least once, and
+        // `push` fills it from `&'static T` only.
+        unsafe { &*item }
+    }
+
+    /// How many items there are: exact for the owner if nobody steals.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        // Head first: the tail only grows, so the difference is never negative.
+        let head = self.head.load(Ordering::Acquire);
+        let tail = self.tail.load(Ordering::Acquire);
+        (tail - head) as usize
+    }
+
+    /// Owner: adds at the tail.
+    #[inline]
+    fn push(&self, item: &'static T) -> Result<(), Full> {
+        let tail = self.tail.load(Ordering::Relaxed);
+        // Acquire: pairs with the release of a consumer's commit; its reads of
+        // the slot are over before we fill it again.
+        if tail - self.head.load(Ordering::Acquire) >= N as u64 {
+            return Err(Full);
+        }
+        self.slot(tail).store(ptr::from_ref(item).cast_mut(), Ordering::Relaxed);
+        // Release: whoever sees the new tail sees the slot.
+        self.tail.store(tail + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Owner: takes from the head. `alone` says that no thief can exist.
+    #[inline]
+    fn pop(&self, alone: bool) -> Option<&'static T> {
+        let tail = self.tail.load(Ordering::Relaxed);
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            if head == tail {
+                return None;
+            }
+            let item = self.read(head);
+            if alone {
+                self.head.store(head + 1, Ordering::Release);
+                return Some(item);
+            }
+            match self.commit(head, 1) {
+                Ok(()) => return Some(item),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Moves the head over `n` items that were read.
+    #[inline(always)]
+    fn commit(&self, head: u64, n: u64) -> Result<(), u64> {
+        // Release: the reads before it are over when the owner sees the slots
+        // free. Acquire on failure: the next read must not be older.
+        self.head.compare_exchange(head, head + n, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
+    }
+
+    /// Owner: takes the older half out of a full ring.
+    #[cold]
+    fn take_half(&self) -> Option<Half<T, N>> {
+        let head = self.head.load(Ordering::Acquire);
+        let tail = self.tail.load(Ordering::Relaxed);
+        let len = ((tail - head) / 2) as usize;
+        if len == 0 {
+            return None;
+        }
+        let mut half = Half { items: [None; N], len };
+        for (i, item) in half.items[..len].iter_mut().enumerate() {
+            *item = Some(self.read(head + i as u64));
+        }
+        self.commit(head, len as u64).ok().map(|()| half)
+    }
+
+    /// Thief: moves half of this ring, rounded up, to the thief's own, and
+    /// returns the last of them to run at once.
+    fn steal_into(&self, own: &Ring<T, N>) -> Option<&'static T> {
+        let own_tail = own.tail.load(Ordering::Relaxed);
+        loop {
+            let head = self.head.load(Ordering::Acquire);
+            // Acquire: pairs with the release in `push`.
+            let tail = self.tail.load(Ordering::Acquire);
+            let len = tail.wrapping_sub(head);
+            let n = len - len / 2;
+            if n == 0 {
+                return None;
+            }
+            if n > N as u64 / 2 {
+                // Head and tail belong to different moments: look again.
+                crate::prim::hint::spin_loop();
+                continue;
+            }
+            for i in 0..n {
+                let item = self.slot(head + i).load(Ordering::Relaxed);
+                own.slot(own_tail + i).store(item, Ordering::Relaxed);
+            }
+            if self.commit(head, n).is_err() {
+                continue;
+            }
+            let last = own.read(own_tail + n - 1);
+            let room = N as u64 - (own_tail - own.head.load(Ordering::Acquire));
+            if n > room {
+                fatal!("runqsteal: runq overflow: {n} stolen into room for {room}");
+            }
+            own.tail.store(own_tail + n - 1, Ordering::Release);
+            return Some(last);
+        }
+    }
+}
+
+/// A goroutine from the local queue.
+#[derive(Debug)]
+pub(crate) struct Popped<T: 'static> {
+    /// The goroutine.
+    pub(crate) item: &'static T,
+    /// From runnext: it goes on in the time slice of the one before it.
+    pub(crate) inherit_time: bool,
+}
+
+/// The local run queue.
+pub(crate) struct RunQueue<T: 'static, const N: usize = CAPACITY> {
+    next: CachePadded<AtomicPtr<T>>,
+    /// Which ring is the first one. Written by the owner; a hint for thieves.
+    first: AtomicUsize,
+    /// Whether thieves can exist. Changed only while nobody uses the queue.
+    alone: AtomicBool,
+    rings: [Ring<T, N>; 2],
+}
+
+impl<T, const N: usize> RunQueue<T, N> {
+    /// An empty queue. `alone` says that there will be no thieves, which spares
+    /// the owner its read-modify-writes.
+    pub(crate) fn new(alone: bool) -> Self {
+        RunQueue {
+            next: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
+            first: AtomicUsize::new(0),
+            alone: AtomicBool::new(alone),
+            rings: [Ring::new(), Ring::new()],
+        }
+    }
+
+    /// Says whether thieves can exist. Nobody uses the queue meanwhile.
+    #[cfg(not(loom))]
+    pub(crate) fn set_alone(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn first_ring(&self) -> &Ring<T, N> {
+        &self.rings[self.first.load(Ordering::Relaxed) & 1]
+    }
+
+    #[inline(always)]
+    fn second_ring(&self) -> &Ring<T, N> {
+        &self.rings[(self.first.load(Ordering::Relaxed) & 1) ^ 1]
+    }
+
+    /// Owner: puts `item` into runnext and returns the one that was there.
+    #[inline]
+    pub(crate) fn put_next(&self, item: &'static T) -> Option<&'static T> {
+        let new = ptr::from_ref(item).cast_mut();
+        let old = if self.alone() {
+            let old = self.next.load(Ordering::Relaxed);
+            self.next.store(new, Ordering::Release);
+            old
+        } else {
+            // The read-modify-write claims the old one against thieves.
+            // Release: a thief that takes `item` sees it whole.
+            self.next.swap(new, Ordering::AcqRel)
+        };
+        // SAFETY: only `&'static T` are ever stored, and null.
+        unsafe { old.as_ref() }
+    }
+
+    /// Owner: adds at the tail.
+    #[inline]
+    pub(crate) fn push(&self, item: &'static T) -> Result<(), Full> {
+        self.first_ring().push(item)
+    }
+
+    /// Owner: adds a goroutine that yielded: behind all that is queued now.
+    #[inline]
+    pub(crate) fn push_yielded(&self, item: &'static T) -> Result<(), Full> {
+        self.second_ring().push(item)
+    }
+
+    /// Owner: the next one to run.
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<Popped<T>> {
+        if let Some(item) = self.take_next() {
+            return Some(Popped { item, inherit_time: true });
+        }
+        let item = self.first_ring().pop(self.alone())?;
+        Some(Popped { item, inherit_time: false })
+    }
+
+    #[inline]
+    fn take_next(&self) -> Option<&'static T> {
+        // The load spares the exchange in the common case that it is empty.
+        let next = self.next.load(Ordering::Acquire);
+        if next.is_null() {
+            return None;
+        }
+        let next = if self.alone() {
+            self.next.store(ptr::null_mut(), Ordering::Relaxed);
+            next
+        } else {
+            self.next.swap(ptr::null_mut(), Ordering::AcqRel)
+        };
+        // SAFETY: as in `put_next`.
+        unsafe { next.as_ref() }
+    }
+
+    /// Owner: the first ring is empty, and the yielded ones get their turn.
+    #[inline]
+    pub(crate) fn turn(&self) {
+        self.first.store(self.first.load(Ordering::Relaxed) ^ 1, Ordering::Relaxed);
+    }
+
+    /// Owner: free slots in the ring of the yielded.
+    #[inline]
+    pub(crate) fn room_for_yielded(&self) -> usize {
+        N - self.second_ring().len()
+    }
+
+    /// How many goroutines yielded and wait for [`turn`](Self::turn).
+    #[inline]
+    pub(crate) fn yielded(&self) -> usize {
+        self.second_ring().len()
+    }
+
+    /// Owner: the older half of the first ring, for the global queue. `None` if
+    /// thieves made room meanwhile.
+    pub(crate) fn take_half(&self) -> Option<Half<T, N>> {
+        self.first_ring().take_half()
+    }
+
+    /// Owner: the same for the ring of the yielded.
+    pub(crate) fn take_half_of_yielded(&self) -> Option<Half<T, N>> {
+        self.second_ring().take_half()
+    }
+
+    /// Thief: takes half of one of this queue's rings into `own`, the thief's.
+    /// The thief's own rings are empty.
+    pub(crate) fn steal_into(&self, own: &RunQueue<T, N>) -> Option<&'static T> {
+        self.first_ring()
+            .steal_into(own.first_ring())
+            .or_else(|| self.second_ring().steal_into(own.first_ring()))
+    }
+
+    /// Anybody: the runnext of this moment, to watch it or to steal it.
+    #[inline]
+    pub(crate) fn peek_next(&self) -> Option<NextUp<T>> {
+        let next = self.next.load(Ordering::Acquire);
+        (!next.is_null()).then_some(NextUp { pointer: next })
+    }
+
+    /// Thief: takes runnext if it is still `seen`.
+    pub(crate) fn steal_next(&self, seen: NextUp<T>) -> Option<&'static T> {
+        self.next
+            .compare_exchange(seen.pointer, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed)
+            .ok()
+            // SAFETY: not null, and as in `put_next`.
+            .map(|item| unsafe { &*item })
+    }
+
+    /// Anybody: whether there is nothing to take.
+    ///
+    /// runnext first, with acquire: whoever published work exchanged runnext
+    /// after filling the ring, or passed a full fence.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next.load(Ordering::Acquire).is_null() && self.rings_empty()
+    }
+
+    /// Anybody: whether both rings are empty.
+    #[inline]
+    pub(crate) fn rings_empty(&self) -> bool {
+        self.rings.iter().all(|ring| ring.len() == 0)
+    }
+
+    /// Anybody: how many there are, roughly.
+    pub(crate) fn len(&self) -> usize {
+        self.rings.iter().map(Ring::len).sum::<usize>()
+            + usize::from(!self.next.load(Ordering::Relaxed).is_null())
+    }
+}
+
+/// A runnext that was seen; compared by address only.
+pub(crate) struct NextUp<T> {
+    pointer: *mut T,
+}
+
+impl<T> Clone for NextUp<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for NextUp<T> {}
+impl<T> PartialEq for NextUp<T> {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self.pointer, other.pointer)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::atomic::AtomicU64 as Counter;
+
+    fn items(n: usize) -> &'static [u64] {
+        Box::leak((0..n as u64).collect::<Vec<_>>().into_boxed_slice())
+    }
+
+    #[test]
+    fn order_is_kept_at_every_size() {
+        let items = items(CAPACITY);
+        for alone in [true, false] {
+            let queue: RunQueue<u64> = RunQueue::new(alone);
+            for size in 0..=CAPACITY {
+                items[..size].iter().for_each(|i| queue.push(i).unwrap());
+                assert_eq!(queue.len(), size);
+                let out: Vec<u64> = std::iter::from_fn(|| queue.pop()).map(|p| *p.item).collect();
+                assert_eq!(out, items[..size]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_ring_says_so_and_gives_half() {
+        let items = items(CAPACITY + 1);
+        let queue: RunQueue<u64> = RunQueue::new(false);
+        items[..CAPACITY].iter().for_each(|i| queue.push(i).unwrap());
+        queue.push(&items[CAPACITY]).unwrap_err();
+        let half: Vec<u64> = queue.take_half().unwrap().iter().copied().collect();
+        assert_eq!(half, items[..CAPACITY / 2]);
+        assert_eq!(queue.len(), CAPACITY / 2);
+    }
+
+    #[test]
+    fn a_new_runnext_kicks_the_old_one_out() {
+        let items = items(3);
+        for alone in [true, false] {
+            let queue: RunQueue<u64> = RunQueue::new(alone);
+            assert!(queue.put_next(&items[0]).is_none());
+            assert_eq!(queue.put_next(&items[1]), Some(&items[0]));
+            queue.push(&items[0]).unwrap();
+            let first = queue.pop().unwrap();
+            assert_eq!((*first.item, first.inherit_time), (1, true));
+            let second = queue.pop().unwrap();
+            assert_eq!((*second.item, second.inherit_time), (0, false));
+            assert!(queue.pop().is_none() && queue.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_yielded_come_after_the_turn() {
+        let items = items(4);
+        let queue: RunQueue<u64> = RunQueue::new(false);
+        queue.push_yielded(&items[0]).unwrap();
+        queue.push(&items[1]).unwrap();
+        assert_eq!(*queue.pop().unwrap().item, 1);
+        assert!(queue.pop().is_none());
+        assert_eq!((queue.yielded(), queue.is_empty()), (1, false));
+        queue.turn();
+        assert_eq!(*queue.pop().unwrap().item, 0);
+    }
+
+    #[test]
+    fn a_thief_takes_half_and_every_item_exactly_once() {
+        let items = items(CAPACITY);
+        for size in 0..=CAPACITY {
+            let (victim, thief) = (RunQueue::<u64>::new(false), RunQueue::<u64>::new(false));
+            items[..size].iter().for_each(|i| victim.push(i).unwrap());
+            let first = victim.steal_into(&thief);
+            assert_eq!(first.is_some(), size > 0);
+            let stolen = thief.len() + usize::from(first.is_some());
+            assert_eq!(stolen, size - size / 2, "half, rounded up");
+            let mut seen: HashSet<u64> = first.into_iter().copied().collect();
+            for queue in [&victim, &thief] {
+                while let Some(popped) = queue.pop() {
+                    assert!(seen.insert(*popped.item));
+                }
+            }
+            assert_eq!(seen.len(), size);
+        }
+    }
+
+    /// Go's TestRunqStealRace in spirit: owner and thieves at full speed, every
+    /// item comes out once.
+    #[test]
+    fn owner_against_thieves() {
+        const ROUNDS: usize = 2_000;
+        const BATCH: usize = 200;
+        let items = items(ROUNDS * BATCH);
+        let taken: &[Counter] = Box::leak((0..items.len()).map(|_| Counter::new(0)).collect());
+        let count = |item: &u64| {
+            assert_eq!(taken[*item as usize].fetch_add(1, Ordering::Relaxed), 0);
+        };
+        let victim: RunQueue<u64> = RunQueue::new(false);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let own: RunQueue<u64> = RunQueue::new(false);
+                    while !done.load(Ordering::Acquire) || !victim.is_empty() {
+                        if let Some(item) = victim.steal_into(&own) {
+                            count(item);
+                        } else if let Some(item) =
+                            victim.peek_next().and_then(|seen| victim.steal_next(seen))
+                        {
+                            count(item);
+                        }
+                        while let Some(popped) = own.pop() {
+                            count(popped.item);
+                        }
+                    }
+                });
+            }
+            for (i, item) in items.iter().enumerate() {
+                let mut item = if i % 3 == 0 { victim.put_next(item) } else { Some(item) };
+                while let Some(push) = item.take() {
+                    if victim.push(push).is_err() {
+                        item = Some(push);
+                        if let Some(half) = victim.take_half() {
+                            half.iter().for_each(count);
+                        }
+                    }
+                }
+                if i % 5 == 0
+                    && let Some(popped) = victim.pop()
+                {
+                    count(popped.item);
+                }
+            }
+            done.store(true, Ordering::Release);
+        });
+        while let Some(popped) = victim.pop() {
+            count(popped.item);
+        }
+        assert!(taken.iter().all(|n| n.load(Ordering::Relaxed) == 1));
+    }
+
+    /// Never "empty" while one item is always queued (10^5 races, with and
+    /// without runnext).
+    #[test]
+    fn never_empty_while_one_is_queued() {
+        let items = items(2);
+        let queue: RunQueue<u64> = RunQueue::new(false);
+        let done = AtomicBool::new(false);
+        queue.push(&items[0]).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    assert!(!queue.is_empty());
+                }
+            });
+            for i in 0..100_000 {
+                if i % 2 == 0 {
+                    queue.push(&items[1]).unwrap();
+                } else {
+                    assert!(queue.put_next(&items[1]).is_none());
+                }
+                queue.pop().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU32;
+
+    static ITEMS: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+    struct Tally([AtomicU32; 8]);
+
+    impl Tally {
+        fn count(&self, item: &usize) {
+            assert_eq!(self.0[*item].fetch_add(1, Ordering::Relaxed), 0, "taken twice");
+        }
+    }
+
+    fn tally() -> Arc<Tally> {
+        Arc::new(Tally(array::from_fn(|_| AtomicU32::new(0))))
+    }
+
+    type Queue = RunQueue<usize, 4>;
+
+    /// The owner pushes, overflows and pops while two thieves steal.
+    #[test]
+    fn owner_with_overflow_against_two_thieves() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let victim = Arc::new(Queue::new(false));
+            let taken = tally();
+            let thieves: Vec<_> = (0..2)
+                .map(|_| {
+                    let (victim, taken) = (victim.clone(), taken.clone());
+                    loom::thread::spawn(move || {
+                        let own = Queue::new(false);
+                        if let Some(item) = victim.steal_into(&own) {
+                            taken.count(item);
+                        }
+                        while let Some(popped) = own.pop() {
+                            taken.count(popped.item);
+                        }
+                    })
+                })
+                .collect();
+            for item in &ITEMS[..5] {
+                while victim.push(item).is_err() {
+                    if let Some(half) = victim.take_half() {
+                        half.iter().for_each(|i| taken.count(i));
+                    }
+                }
+            }
+            if let Some(popped) = victim.pop() {
+                taken.count(popped.item);
+            }
+            thieves.into_iter().for_each(|t| t.join().unwrap());
+            while let Some(popped) = victim.pop() {
+                taken.count(popped.item);
+            }
+            for (i, n) in taken.0.iter().enumerate() {
+                assert_eq!(n.load(Ordering::Relaxed), u32::from(i < 5), "item {i}");
+            }
+        });
+    }
+
+    /// runnext: the owner replaces and takes it while a thief steals it.
+    #[test]
+    fn runnext_against_a_thief() {
+        loom::model(|| {
+            let victim = Arc::new(Queue::new(false));
+            let taken = tally();
+            assert!(victim.put_next(&ITEMS[0]).is_none());
+            let thief = {
+                let (victim, taken) = (victim.clone(), taken.clone());
+                loom::thread::spawn(move || {
+                    if let Some(seen) = victim.peek_next()
+                        && let Some(item) = victim.steal_next(seen)
+                    {
+                        taken.count(item);
+                    }
+                })
+            };
+            if let Some(kicked) = victim.put_next(&ITEMS[1]) {
+                taken.count(kicked);
+            }
+            if let Some(popped) = victim.pop() {
+                taken.count(popped.item);
+            }
+            thief.join().unwrap();
+            for n in &taken.0[..2] {
+                assert_eq!(n.load(Ordering::Relaxed), 1);
+            }
+        });
+    }
+}

@@ -1,0 +1,372 @@
+//! The scheduler's shared state: what all Ps and Ms of a runtime have in
+//! common.
+//!
+//! A `Sched` is allocated once and recycled, never freed: a thread that readies
+//! a goroutine at the moment its runtime ends finds a closed scheduler, not
+//! freed memory.
+
+use super::g::G;
+use super::m::M;
+use super::mask::{MAX_PROCS, Mask};
+use super::p::{Held, P};
+use super::protocol::global_queue::{Chain, batch_size};
+use super::protocol::idle::Idle;
+use super::protocol::run_queue::CAPACITY;
+use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::prim::clock;
+use crate::prim::fatal::fatal;
+use crate::prim::lock::{Guard, Lock, Rank};
+use crate::prim::note::Note;
+use crate::stacks::Class;
+use crossbeam_utils::CachePadded;
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Runtimes that can be alive in a process at a time.
+const MAX_RUNTIMES: usize = 4096;
+
+/// What happens when a goroutine panics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PanicPolicy {
+    /// The panic ends its goroutine and is given to whoever joins it, as with
+    /// std's threads.
+    #[default]
+    Isolate,
+    /// As `Isolate`, and the runtime shuts down: it takes no new goroutines, the
+    /// others stop at their next blocking call, and
+    /// [`Runtime::run`](crate::Runtime::run) panics.
+    ShutDown,
+    /// The process aborts, once the panic's message is printed.
+    Abort,
+}
+
+/// How a runtime was set up.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) procs: usize,
+    pub(crate) stack: Class,
+    pub(crate) thread_name: String,
+    pub(crate) max_threads: usize,
+    pub(crate) idle_thread: Duration,
+    pub(crate) shutdown: Duration,
+    pub(crate) panic: PanicPolicy,
+    pub(crate) seed: u64,
+    pub(crate) trace: Option<Duration>,
+    pub(crate) trace_detail: bool,
+}
+
+/// What the scheduler's lock protects.
+pub(crate) struct Shared {
+    /// The global run queue.
+    pub(crate) runq: Chain<G>,
+    /// Goroutines that run only when a P would go idle.
+    pub(crate) idle_runq: Chain<G>,
+    /// Last in, first out: the P that went idle last has warm caches.
+    pub(crate) idle_ps: Vec<&'static P>,
+    /// Last in, first out, so that the others can end.
+    pub(crate) idle_ms: Vec<&'static M>,
+    /// Ms whose thread has ended.
+    pub(crate) free_ms: Vec<&'static M>,
+    /// Every M ever made.
+    pub(crate) all_ms: Vec<&'static M>,
+    /// Ms with a thread.
+    pub(crate) threads: usize,
+    /// Nothing is queued any more.
+    pub(crate) closed: bool,
+}
+
+/// The scheduler of one runtime.
+pub(crate) struct Sched {
+    slot: u16,
+    pub(crate) shared: Lock<Shared>,
+    /// Length of the global queue, to look at without the lock.
+    pub(crate) runq_size: CachePadded<AtomicUsize>,
+    pub(crate) idle: CachePadded<Idle>,
+    /// Ps that have something for thieves, or may have.
+    pub(crate) offers: CachePadded<Mask>,
+    /// Ps without an M.
+    pub(crate) idle_mask: Mask,
+    /// Read at every step, written when the runtime opens and closes.
+    closing: CachePadded<AtomicBool>,
+    procs: AtomicU32,
+    seed: AtomicU64,
+    pub(crate) idle_runq_size: AtomicUsize,
+    all_ps: Box<[OnceLock<&'static P>]>,
+    config: Lock<Option<Arc<Config>>>,
+    /// Goroutines spawned and finished by those without a P.
+    pub(crate) foreign_spawned: AtomicU64,
+    pub(crate) foreign_finished: AtomicU64,
+    pub(crate) opened: AtomicU64,
+    /// Wakes the thread that waits for the Ms to end.
+    pub(crate) all_stopped: Note,
+    pub(crate) sysmon: super::sysmon::Sysmon,
+    /// Since when goroutines have been waiting for a stack, or 0.
+    pub(crate) no_stack_since: AtomicU64,
+    /// The goroutine whose panic closed the runtime (`PanicPolicy::ShutDown`).
+    pub(crate) fatal_panic: Lock<Option<u64>>,
+}
+
+static TABLE: [AtomicPtr<Sched>; MAX_RUNTIMES] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_RUNTIMES];
+
+/// Schedulers that can be opened again, and how many there are in all.
+static FREE: Lock<(Vec<&'static Sched>, u16)> = Lock::new(Rank::Runtimes, (Vec::new(), 0));
+
+/// Every scheduler ever made, open or not.
+pub(crate) fn all() -> impl Iterator<Item = &'static Sched> {
+    // SAFETY: null or a leaked `Sched`; the table fills from the front.
+    TABLE.iter().map_while(|entry| unsafe { entry.load(Ordering::Acquire).as_ref() })
+}
+
+/// The scheduler in a slot.
+pub(crate) fn at(slot: u16) -> &'static Sched {
+    // SAFETY: null or a leaked `Sched`.
+    match unsafe { TABLE[slot as usize].load(Ordering::Acquire).as_ref() } {
+        Some(sched) => sched,
+        None => fatal!("no runtime in slot {slot}"),
+    }
+}
+
+/// Reserves goroutine ids, from 1 on.
+pub(crate) fn reserve_ids(n: u64) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(n, Ordering::Relaxed)
+}
+
+impl Sched {
+    /// Opens a scheduler: a recycled one or a new one. `None` if there are too
+    /// many.
+    pub(crate) fn open(config: Config) -> Option<&'static Sched> {
+        let recycled = FREE.lock().0.pop();
+        let sched = match recycled {
+            Some(sched) => sched,
+            None => Sched::make()?,
+        };
+        sched.procs.store(config.procs as u32, Ordering::Relaxed);
+        sched.seed.store(config.seed, Ordering::Relaxed);
+        sched.opened.store(clock::now(), Ordering::Relaxed);
+        sched.foreign_spawned.store(0, Ordering::Relaxed);
+        sched.foreign_finished.store(0, Ordering::Relaxed);
+        *sched.fatal_panic.lock() = None;
+        let class = config.stack;
+        *sched.config.lock() = Some(Arc::new(config));
+        sched.offers.clear();
+        let alone = sched.procs() == 1;
+        let mut shared = sched.shared.lock();
+        for id in (0..sched.procs()).rev() {
+            let p: &'static P =
+                sched.all_ps[id as usize].get_or_init(|| Box::leak(Box::new(P::new(id, alone))));
+            p.runq.set_alone(alone);
+            // SAFETY: the scheduler has no Ms yet, so nobody holds its Ps.
+            unsafe { Held::new(p) }.reset(class);
+            sched.put_idle_p(&mut shared, p);
+        }
+        shared.closed = false;
+        drop(shared);
+        sched.closing.store(false, Ordering::Release);
+        Some(sched)
+    }
+
+    fn make() -> Option<&'static Sched> {
+        let mut free = FREE.lock();
+        let slot = free.1;
+        if slot as usize == MAX_RUNTIMES {
+            return None;
+        }
+        free.1 += 1;
+        let sched: &'static Sched = Box::leak(Box::new(Sched {
+            slot,
+            shared: Lock::new(
+                Rank::Sched,
+                Shared {
+                    runq: Chain::new(),
+                    idle_runq: Chain::new(),
+                    idle_ps: Vec::new(),
+                    idle_ms: Vec::new(),
+                    free_ms: Vec::new(),
+                    all_ms: Vec::new(),
+                    threads: 0,
+                    closed: true,
+                },
+            ),
+            runq_size: CachePadded::new(AtomicUsize::new(0)),
+            idle: CachePadded::new(Idle::new()),
+            offers: CachePadded::new(Mask::new()),
+            idle_mask: Mask::new(),
+            closing: CachePadded::new(AtomicBool::new(true)),
+            procs: AtomicU32::new(0),
+            seed: AtomicU64::new(0),
+            idle_runq_size: AtomicUsize::new(0),
+            all_ps: (0..MAX_PROCS).map(|_| OnceLock::new()).collect(),
+            config: Lock::new(Rank::Leaf, None),
+            foreign_spawned: AtomicU64::new(0),
+            foreign_finished: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+            all_stopped: Note::new(),
+            sysmon: super::sysmon::Sysmon::new(),
+            no_stack_since: AtomicU64::new(0),
+            fatal_panic: Lock::new(Rank::Leaf, None),
+        }));
+        TABLE[slot as usize].store(ptr::from_ref(sched).cast_mut(), Ordering::Release);
+        Some(sched)
+    }
+
+    /// Gives a scheduler back that has no threads and no goroutines.
+    pub(crate) fn recycle(&'static self) {
+        {
+            let mut shared = self.shared.lock();
+            if shared.threads != 0 || shared.runq.len() != 0 {
+                fatal!("a runtime was recycled with {} threads", shared.threads);
+            }
+            while self.take_idle_p(&mut shared).is_some() {}
+        }
+        for p in self.ps() {
+            // SAFETY: there are no Ms, so nobody holds the Ps.
+            unsafe { Held::new(p) }.reset(self.config().stack);
+        }
+        FREE.lock().0.push(self);
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    /// How many Ps there are.
+    #[inline(always)]
+    pub(crate) fn procs(&self) -> u32 {
+        self.procs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn config(&self) -> Arc<Config> {
+        match &*self.config.lock() {
+            Some(config) => config.clone(),
+            None => fatal!("a runtime without a configuration"),
+        }
+    }
+
+    /// The Ps.
+    pub(crate) fn ps(&self) -> impl Iterator<Item = &'static P> {
+        self.all_ps[..self.procs() as usize].iter().filter_map(|p| p.get().copied())
+    }
+
+    #[inline]
+    pub(crate) fn p(&self, id: u32) -> &'static P {
+        match self.all_ps[id as usize].get() {
+            Some(p) => p,
+            None => fatal!("P{id} does not exist"),
+        }
+    }
+
+    /// Whether the runtime shuts down.
+    #[inline(always)]
+    pub(crate) fn closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn start_closing(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    /// The goroutine whose panic closed the runtime, if that is what `payload`
+    /// comes from.
+    pub(crate) fn fatal_panic_of(&self, payload: &Box<dyn std::any::Any + Send>) -> Option<u64> {
+        payload.is::<super::task::Shutdown>().then(|| *self.fatal_panic.lock()).flatten()
+    }
+
+    /// Goroutines that live, exactly when nothing runs.
+    pub(crate) fn goroutines(&self) -> usize {
+        // Finished first: a goroutine that ends meanwhile counts as alive, and
+        // the difference is never negative.
+        let sum = |f: fn(&P) -> u64| self.ps().map(f).sum::<u64>();
+        let finished =
+            sum(|p| p.counters.finished.get()) + self.foreign_finished.load(Ordering::Acquire);
+        let spawned =
+            sum(|p| p.counters.spawned.get()) + self.foreign_spawned.load(Ordering::Acquire);
+        spawned.saturating_sub(finished) as usize
+    }
+
+    /// Queues goroutines at the tail of the global queue. False if the runtime
+    /// is closed: they will not run.
+    #[must_use]
+    pub(crate) fn put_global(&self, chain: Chain<G>) -> bool {
+        let mut shared = self.shared.lock();
+        if shared.closed {
+            return false;
+        }
+        self.put_global_locked(&mut shared, chain);
+        true
+    }
+
+    pub(crate) fn put_global_locked(&self, shared: &mut Guard<'_, Shared>, chain: Chain<G>) {
+        shared.runq.append(chain);
+        self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
+    }
+
+    /// Takes one goroutine from the global queue.
+    pub(crate) fn take_global_one(&self) -> Option<&'static G> {
+        let mut shared = self.shared.lock();
+        let g = shared.runq.pop();
+        self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
+        g
+    }
+
+    /// Takes the P's share of the global queue. If the ring has no room for it,
+    /// half of the yielded go to the global tail first: they have run lately.
+    pub(crate) fn take_global_batch(&self, p: Held) {
+        const HALF: usize = CAPACITY / 2;
+        let mut shared = self.shared.lock();
+        if p.runq.room_for_yielded() < HALF
+            && let Some(half) = p.runq.take_half_of_yielded()
+        {
+            shared.runq.append(half.iter().collect());
+        }
+        let room = p.runq.room_for_yielded().min(HALF);
+        for _ in 0..batch_size(shared.runq.len(), self.procs() as usize, room) {
+            match shared.runq.pop() {
+                Some(g) => {
+                    if p.runq.push_yielded(g).is_err() {
+                        fatal!("a ring with {room} free slots is full");
+                    }
+                }
+                None => fatal!("global runq empty with non-zero runqsize"),
+            }
+        }
+        self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
+    }
+
+    /// Makes a P idle.
+    pub(crate) fn put_idle_p(&self, shared: &mut Guard<'_, Shared>, p: &'static P) {
+        if !p.runq.is_empty() {
+            fatal!("pidleput: P{} has non-empty run queue", p.id);
+        }
+        p.set_m(None);
+        shared.idle_ps.push(p);
+        self.idle_mask.insert(p.id);
+        self.idle.p_goes_idle();
+    }
+
+    /// Takes an idle P, for an M.
+    pub(crate) fn take_idle_p(&self, shared: &mut Guard<'_, Shared>) -> Option<&'static P> {
+        let p = shared.idle_ps.pop()?;
+        self.idle_mask.remove(p.id);
+        self.idle.p_leaves_idle();
+        self.sysmon.notice_activity();
+        Some(p)
+    }
+}
+
+impl std::fmt::Debug for Sched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sched")
+            .field("slot", &self.slot)
+            .field("procs", &self.procs())
+            .finish_non_exhaustive()
+    }
+}

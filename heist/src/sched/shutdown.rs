@@ -1,0 +1,269 @@
+//! The end of a runtime, in steps.
+//!
+//! 1. **Close.** `closing` is set: spawns are refused, Ms stop when their
+//!    goroutine leaves. The queues are closed: what is made ready from outside
+//!    is not queued any more.
+//! 2. **Stop.** Sleeping Ms are woken and end. Running ones end as soon as
+//!    their goroutine parks, yields or returns. Waits for them, up to the
+//!    deadline.
+//! 3. **Unwind.** With no M left, every goroutine that still lives is this
+//!    thread's: one that never ran has its closure dropped, one that is parked
+//!    is resumed with the order to unwind, so that everything on its stack is
+//!    dropped. Whoever joins it gets an error. Up to the deadline, too.
+//! 4. **Leave.** sysmon ends, all threads are joined, the scheduler is recycled.
+//!
+//! A goroutine that does not stop by the deadline (it computes, blocks its
+//! thread, or refuses to unwind) is left behind with its thread and reported on
+//! standard error. Its memory stays valid for as long as the process lives.
+
+use super::exec;
+use super::g::G;
+use super::m::{self, M};
+use super::protocol::g_state::{Park, Status};
+use super::protocol::global_queue::Chain;
+use super::protocol::join::Finish;
+use super::sched::Sched;
+use super::task::Shutdown;
+use super::waiter::Waiter;
+use super::{g_pool, in_place, sysmon};
+use crate::context::{Resume, Suspend};
+use crate::prim::atomic::{AtomicBool, Ordering};
+use crate::prim::fatal::fatal;
+use crate::prim::note::Note;
+use crate::prim::{clock, thread};
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+const STACK: usize = 1 << 20;
+
+/// A goroutine that swallows the unwinding and parks again is resumed this
+/// often before it is left behind.
+const PATIENCE: usize = 100;
+
+/// What is left of a runtime.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    Nothing,
+    /// So many goroutines, with or without their threads.
+    Behind(usize),
+}
+
+/// Ends a runtime, from any thread. From one of its own goroutines it only
+/// begins: the rest is done behind the caller's back.
+pub(crate) fn close(sched: &'static Sched) {
+    let Some(m) = m::current() else {
+        close_and_report(sched);
+        return;
+    };
+    // On a goroutine: its M must not wait. Another thread does.
+    let waiter = (m.sched.slot() != sched.slot()).then(Waiter::current);
+    let done = Arc::new(AtomicBool::new(false));
+    let started = thread::start("heist-shutdown".into(), STACK, {
+        let done = done.clone();
+        move || {
+            let _count = m::HeistThread::new();
+            close_and_report(sched);
+            done.store(true, Ordering::SeqCst);
+            if let Some(waiter) = waiter {
+                waiter.wake();
+            }
+        }
+    });
+    match (started, waiter) {
+        (Ok(_), Some(waiter)) => {
+            waiter.sleep(super::g::WaitReason::Join, std::panic::Location::caller());
+        }
+        (Ok(_), None) => {}
+        // No thread to do it: the runtime stays as it is, closed to new work.
+        (Err(_), _) => sched.start_closing(),
+    }
+}
+
+/// A goroutine panicked under `PanicPolicy::ShutDown`.
+pub(crate) fn begin_from_panic(sched: &'static Sched) {
+    let g = m::current_g().map_or(0, G::id);
+    sched.fatal_panic.lock().get_or_insert(g);
+    stop_everything(sched);
+}
+
+fn close_and_report(sched: &'static Sched) {
+    if let Left::Behind(n) = close_blocking(sched) {
+        let text = format!(
+            "heist: a runtime was dropped while {n} of its goroutines would not stop; \
+             they are left behind (see Builder::shutdown_timeout)\n"
+        );
+        crate::prim::os::write_stderr(text.as_bytes());
+    }
+}
+
+/// All steps, on a thread that may sleep.
+fn close_blocking(sched: &'static Sched) -> Left {
+    let deadline = clock::now().saturating_add(sched.config().shutdown.as_nanos() as u64);
+    stop_everything(sched);
+    while sched.shared.lock().threads > 0 {
+        let Some(left) = deadline.checked_sub(clock::now()) else {
+            sysmon::stop(sched);
+            return Left::Behind(sched.goroutines());
+        };
+        sched.all_stopped.sleep_for(Duration::from_nanos(left.min(100_000_000)));
+    }
+    for p in sched.ps() {
+        // Queued goroutines are found by their state.
+        drop(in_place::drain(p));
+    }
+    if sched.goroutines() > 0 && !unwind_all_by(sched, deadline) {
+        sysmon::stop(sched);
+        return Left::Behind(sched.goroutines());
+    }
+    sysmon::stop(sched);
+    let ms = sched.shared.lock().all_ms.clone();
+    for m in ms {
+        let handle = m.thread.lock().take();
+        if let Some(handle) = handle {
+            // The thread has left the scheduler; what remains of it is std's.
+            let _ = handle.join();
+        }
+    }
+    sched.recycle();
+    Left::Nothing
+}
+
+/// Steps 1 and 2, without waiting.
+fn stop_everything(sched: &'static Sched) {
+    sched.start_closing();
+    let idle: Vec<&'static M> = {
+        let mut shared = sched.shared.lock();
+        shared.closed = true;
+        // The goroutines in them are found by their state.
+        shared.runq = Chain::new();
+        shared.idle_runq = Chain::new();
+        sched.runq_size.store(0, Ordering::SeqCst);
+        sched.idle_runq_size.store(0, Ordering::SeqCst);
+        std::mem::take(&mut shared.idle_ms)
+    };
+    idle.iter().for_each(|m| m.note.wake());
+}
+
+/// An M's thread is about to end.
+pub(crate) fn thread_ended(m: &'static M) {
+    let sched = m.sched;
+    let mut shared = sched.shared.lock();
+    shared.threads -= 1;
+    shared.free_ms.push(m);
+    let last = shared.threads == 0;
+    drop(shared);
+    if last && sched.closing() {
+        sched.all_stopped.wake();
+    }
+}
+
+/// Step 3, on a thread of its own, so that a destructor that never returns
+/// costs that thread and not the caller.
+fn unwind_all_by(sched: &'static Sched, deadline: u64) -> bool {
+    let done = Arc::new((Note::new(), AtomicBool::new(false)));
+    let started = thread::start("heist-unwind".into(), STACK, {
+        let done = done.clone();
+        move || {
+            let _count = m::HeistThread::new();
+            let all = unwind_all(sched);
+            done.1.store(all, Ordering::SeqCst);
+            done.0.wake();
+        }
+    });
+    match started {
+        Err(_) => unwind_all(sched),
+        Ok(handle) => {
+            let left = deadline.saturating_sub(clock::now());
+            // At least a moment, even if the Ms took all the time there was.
+            let finished = done.0.sleep_for(Duration::from_nanos(left.max(10_000_000)));
+            if finished {
+                let _ = handle.join();
+            }
+            finished && done.1.load(Ordering::SeqCst)
+        }
+    }
+}
+
+/// Unwinds every goroutine of a runtime without Ms. Returns whether all ended.
+fn unwind_all(sched: &'static Sched) -> bool {
+    // An M without a P, so that the code that runs finds its goroutine.
+    let m = M::new(u32::MAX, sched);
+    let before = thread::slot();
+    thread::set_slot(ptr::from_ref(m).cast());
+    let stack = super::signal::AltStack::install();
+    let mut stuck = 0;
+    loop {
+        let mut mine = Vec::new();
+        g_pool::each_used(|g| {
+            if g.runtime() == sched.slot() {
+                mine.push(g);
+            }
+        });
+        // In the order of their birth; destructors may end others on the way.
+        mine.sort_by_key(|g| g.id());
+        let before = mine.len();
+        if before <= stuck {
+            break;
+        }
+        stuck = mine.into_iter().filter(|g| !unwind_one(sched, m, g)).count();
+    }
+    drop(stack);
+    thread::set_slot(before);
+    stuck == 0
+}
+
+/// Ends one goroutine. Returns whether it did.
+fn unwind_one(sched: &'static Sched, m: &'static M, g: &'static G) -> bool {
+    if !g.has_frame() {
+        if g.has(super::g::flag::DROPPING) {
+            // SAFETY: its outcome was left to be dropped, and nobody else runs.
+            unsafe { (g.task().drop_outcome)(g) };
+        } else {
+            // SAFETY: it never ran, so the storage holds its closure, and
+            // nobody else will run it.
+            unsafe { (g.task().cancel)(g, Box::new(Shutdown)) };
+        }
+    } else {
+        for attempt in 0.. {
+            if attempt == PATIENCE {
+                return false;
+            }
+            match g.state.status() {
+                Status::Waiting => match g.state.claim_waiting() {
+                    true => {}
+                    false => continue,
+                },
+                Status::Runnable => g.state.become_(Status::Running),
+                _ => return false,
+            }
+            m.set_curg(Some(g));
+            // SAFETY: no M is left: this thread alone resumes goroutines.
+            let asked = unsafe { g.frame().map(|frame| frame.resume(Resume::Unwind)) };
+            m.set_curg(None);
+            match asked {
+                Some(None) => break,
+                Some(Some(Suspend::Park)) => match g.state.park() {
+                    Park::Parked | Park::Notified => {}
+                },
+                Some(Some(Suspend::Yield)) => g.state.become_(Status::Runnable),
+                None => fatal!("a goroutine lost its stack"),
+            }
+        }
+        crate::stacks::release(exec::take_stack(g));
+    }
+    sched.foreign_finished.fetch_add(1, Ordering::Relaxed);
+    g.state.forget_notification();
+    match exec::bury(g) {
+        Finish::HandleOwns => {}
+        Finish::Wake(waiter) => Waiter::from_word(waiter).wake(),
+        Finish::Detached => {
+            if g.has(super::g::flag::OUTCOME) {
+                // SAFETY: the outcome is in the storage and nobody has a handle.
+                unsafe { (g.task().drop_outcome)(g) };
+            }
+            g_pool::put(g);
+        }
+    }
+    true
+}

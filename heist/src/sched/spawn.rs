@@ -1,0 +1,188 @@
+//! Bringing a goroutine into the world.
+
+use super::exec;
+use super::g::{Birth, G, flag};
+use super::g_pool;
+use super::m::{self, Inside};
+use super::protocol::g_state::Status;
+use super::sched::Sched;
+use super::task::TaskOf;
+use super::{names, wake};
+use crate::prim::atomic::Ordering;
+use crate::stacks::{self, Class, StackError};
+use std::fmt;
+use std::io;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// Why a goroutine could not be spawned.
+#[derive(Debug)]
+pub(crate) enum SpawnError {
+    /// The runtime shuts down or has shut down.
+    Closed,
+    /// There is no stack of the size that was asked for.
+    Stack(StackError),
+    /// There is no memory for a control block.
+    Memory(io::Error),
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpawnError::Closed => {
+                f.write_str("the runtime has shut down; keep the Runtime alive while it is used")
+            }
+            SpawnError::Stack(error) => error.fmt(f),
+            SpawnError::Memory(error) => {
+                write!(f, "no memory for another goroutine ({error}); wait for some to end")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SpawnError::Closed => None,
+            SpawnError::Stack(error) => Some(error),
+            SpawnError::Memory(error) => Some(error),
+        }
+    }
+}
+
+impl From<SpawnError> for io::Error {
+    fn from(error: SpawnError) -> io::Error {
+        match error {
+            SpawnError::Closed => io::Error::other(error),
+            SpawnError::Stack(error) => error.into(),
+            SpawnError::Memory(_) => io::Error::new(io::ErrorKind::OutOfMemory, error),
+        }
+    }
+}
+
+/// What a spawner may ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// A stack of another size than the runtime's.
+    pub(crate) stack: Option<usize>,
+    pub(crate) name: Option<Arc<str>>,
+    /// Runs only when a P would go idle.
+    pub(crate) idle_priority: bool,
+}
+
+/// Spawns on the runtime of the calling goroutine; on a plain thread, on the
+/// one that `elsewhere` names.
+///
+/// # Safety
+///
+/// What `f` borrows outlives the goroutine, or the caller waits for its end.
+/// `f` and its result may go to another thread.
+#[inline(always)]
+pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(
+    f: F,
+    site: &'static Location<'static>,
+    elsewhere: impl FnOnce() -> &'static Sched,
+) -> Result<&'static G, SpawnError> {
+    match Inside::enter() {
+        // SAFETY: the caller's promise.
+        Some(inside) => unsafe { spawn_inside(inside, f, site) },
+        None => {
+            let sched = m::current().map_or_else(elsewhere, |m| m.sched);
+            // SAFETY: the caller's promise.
+            unsafe { spawn_on(sched, f, Options::default(), site) }
+        }
+    }
+}
+
+/// The fast path: no lock, no allocation, one atomic read-modify-write (the
+/// exchange of runnext).
+///
+/// # Safety
+///
+/// As [`spawn`].
+#[inline(always)]
+unsafe fn spawn_inside<F: FnOnce() -> T, T>(
+    inside: Inside,
+    f: F,
+    site: &'static Location<'static>,
+) -> Result<&'static G, SpawnError> {
+    let p = inside.p;
+    if inside.sched().closing() {
+        return Err(SpawnError::Closed);
+    }
+    let g = p.own().gs.take().map_err(SpawnError::Memory)?;
+    g.init(Birth {
+        id: p.next_id(),
+        runtime: inside.sched().slot(),
+        parent: inside.g().map_or(0, G::id),
+        flags: p.own().birth_score.get() << flag::SCORE_SHIFT,
+        site,
+        task: TaskOf::<F, T>::TASK,
+    });
+    // SAFETY: the block is free and ours.
+    unsafe { TaskOf::<F, T>::emplace(g, f) };
+    g.state.become_(Status::Runnable);
+    p.counters.spawned.bump();
+    inside.ready_next(g);
+    Ok(g)
+}
+
+/// Spawns on a given runtime, from anywhere, with options.
+///
+/// # Safety
+///
+/// As [`spawn`].
+pub(crate) unsafe fn spawn_on<F: FnOnce() -> T, T>(
+    sched: &'static Sched,
+    f: F,
+    options: Options,
+    site: &'static Location<'static>,
+) -> Result<&'static G, SpawnError> {
+    if sched.closing() {
+        return Err(SpawnError::Closed);
+    }
+    // A size of its own is mapped now, so that a failure is an error and not a
+    // goroutine that never runs.
+    let stack = match options.stack.map(Class::for_usable) {
+        None => None,
+        Some(class) => {
+            let stack = class.and_then(stacks::acquire).map_err(SpawnError::Stack)?;
+            Some(stack)
+        }
+    };
+    let g = match g_pool::take() {
+        Ok(g) => g,
+        Err(error) => {
+            stack.map(stacks::release);
+            return Err(SpawnError::Memory(error));
+        }
+    };
+    let mut flags = super::wake::UNDECIDED << flag::SCORE_SHIFT;
+    flags |= if options.idle_priority { flag::IDLE_PRIORITY } else { 0 };
+    flags |= if options.name.is_some() { flag::NAMED } else { 0 };
+    let id = super::sched::reserve_ids(1);
+    g.init(Birth {
+        id,
+        runtime: sched.slot(),
+        parent: m::current_g().map_or(0, G::id),
+        flags,
+        site,
+        task: TaskOf::<F, T>::TASK,
+    });
+    if let Some(name) = options.name {
+        names::insert(id, name);
+    }
+    // SAFETY: the block is free and ours.
+    unsafe { TaskOf::<F, T>::emplace(g, f) };
+    if let Some(stack) = stack {
+        exec::prepare_with(stack, g);
+    }
+    g.state.become_(Status::Runnable);
+    sched.foreign_spawned.fetch_add(1, Ordering::Relaxed);
+    if options.idle_priority {
+        wake::inject_idle(sched, g);
+    } else {
+        super::park::enqueue(g);
+    }
+    Ok(g)
+}

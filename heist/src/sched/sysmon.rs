@@ -1,0 +1,261 @@
+//! sysmon: a thread without a P that watches the others.
+//!
+//! | what | why |
+//! |---|---|
+//! | a runnext that stays | its owner computes on; it is offered to thieves |
+//! | work, an idle P and no searcher | a thread could not be started; try again |
+//! | free stacks that lie around | their pages go back to the kernel |
+//! | everything sleeps for good | deadlock: say so |
+//! | `HEISTDEBUG=schedtrace` | the line is printed from here |
+//! | SIGQUIT | the dump is printed from here, however wedged the others are |
+//!
+//! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms;
+//! and when all Ps have been idle for a while, until one of them is needed.
+
+use super::m::HeistThread;
+use super::p::P;
+use super::protocol::run_queue::NextUp;
+use super::sched::Sched;
+use super::{g::G, signal, steal, waiter, wake};
+use crate::prim::atomic::{AtomicBool, Ordering, fence};
+use crate::prim::lock::{Lock, Rank};
+use crate::prim::note::Note;
+use crate::prim::{clock, thread};
+use crate::stacks;
+use std::io;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_micros(20);
+const LONG: Duration = Duration::from_millis(10);
+const QUIET_ROUNDS: u32 = 50;
+
+/// How long all Ps must be idle before it sleeps deeply.
+const LINGER: u64 = 100_000_000;
+const TRIM_EVERY: u64 = 1_000_000_000;
+
+const STACK: usize = 256 << 10;
+
+/// Reports, which the layer above knows how to print.
+pub(crate) struct Reports {
+    /// One line, and details if asked for, about a scheduler.
+    pub(crate) trace: fn(&'static Sched, detail: bool),
+    /// All goroutines of the process.
+    pub(crate) dump: fn(),
+}
+
+static REPORTS: OnceLock<Reports> = OnceLock::new();
+
+/// Sets the reports. The first caller wins.
+pub(crate) fn set_reports(reports: Reports) {
+    crate::prim::fatal::set_report(reports.dump);
+    REPORTS.get_or_init(|| reports);
+}
+
+/// The part of a scheduler that belongs to its sysmon.
+pub(crate) struct Sysmon {
+    note: Note,
+    /// It sleeps until somebody wakes it.
+    deep: AtomicBool,
+    stop: AtomicBool,
+    thread: Lock<Option<thread::JoinHandle<()>>>,
+}
+
+impl Sysmon {
+    pub(crate) fn new() -> Self {
+        Sysmon {
+            note: Note::new(),
+            deep: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            thread: Lock::new(Rank::Threads, None),
+        }
+    }
+
+    /// A P is about to run something.
+    #[inline]
+    pub(crate) fn notice_activity(&self) {
+        // Relaxed: it goes to sleep with the scheduler's lock held, and the
+        // caller has that lock.
+        if self.deep.load(Ordering::Relaxed) && self.deep.swap(false, Ordering::Relaxed) {
+            self.note.wake();
+        }
+    }
+
+    /// Makes it look now. Safe to call from a signal handler.
+    pub(crate) fn poke(&self) {
+        self.note.wake();
+    }
+}
+
+/// Starts the thread.
+pub(crate) fn start(sched: &'static Sched) -> io::Result<()> {
+    sched.sysmon.stop.store(false, Ordering::SeqCst);
+    let name = format!("{}-sysmon", sched.config().thread_name);
+    let handle = thread::start(name, STACK, move || {
+        let _count = HeistThread::new();
+        Watch::new(sched).run();
+    })?;
+    *sched.sysmon.thread.lock() = Some(handle);
+    Ok(())
+}
+
+/// Ends the thread and waits for it.
+pub(crate) fn stop(sched: &'static Sched) {
+    sched.sysmon.stop.store(true, Ordering::SeqCst);
+    sched.sysmon.poke();
+    let handle = sched.sysmon.thread.lock().take();
+    if let Some(handle) = handle {
+        // It runs no user code, so it ends, and it does not panic.
+        let _ = handle.join();
+    }
+}
+
+/// What sysmon saw of a P the last time.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    tick: u32,
+    next: Option<NextUp<G>>,
+}
+
+struct Watch {
+    sched: &'static Sched,
+    seen: Vec<Seen>,
+    /// When a P was last seen busy.
+    busy: u64,
+    trimmed: u64,
+    traced: u64,
+}
+
+impl Watch {
+    fn new(sched: &'static Sched) -> Self {
+        let now = clock::now();
+        let seen = vec![Seen::default(); sched.procs() as usize];
+        Watch { sched, seen, busy: now, trimmed: now, traced: now }
+    }
+
+    fn run(&mut self) {
+        let (mut quiet, mut delay) = (0, SHORT);
+        let config = self.sched.config();
+        while !self.sched.sysmon.stop.load(Ordering::SeqCst) {
+            if quiet > QUIET_ROUNDS {
+                delay = (delay * 2).min(LONG);
+            }
+            if self.sched.sysmon.note.sleep_for(delay) {
+                signal::dump_if_asked();
+            }
+            let now = clock::now();
+            if let Some(every) = config.trace
+                && now - self.traced >= every.as_nanos() as u64
+                && let Some(reports) = REPORTS.get()
+            {
+                self.traced = now;
+                (reports.trace)(self.sched, config.trace_detail);
+            }
+            if self.look(now) {
+                (quiet, delay) = (0, SHORT);
+            } else {
+                quiet += 1;
+            }
+            if now - self.busy > LINGER && config.trace.is_none() {
+                self.sleep_deeply();
+                (quiet, delay, self.busy) = (0, SHORT, clock::now());
+            }
+        }
+    }
+
+    /// One round. Returns whether there was something to do.
+    fn look(&mut self, now: u64) -> bool {
+        let idle = self.sched.idle.idle_ps();
+        if idle < self.sched.procs() {
+            self.busy = now;
+        }
+        if now - self.trimmed > TRIM_EVERY {
+            self.trimmed = now;
+            stacks::trim();
+        }
+        let mut acted = false;
+        for (i, p) in self.sched.ps().enumerate() {
+            acted |= self.offer_stale_next(i, p);
+        }
+        if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
+            fence(Ordering::SeqCst);
+            wake::wake_p(self.sched);
+            acted = true;
+        }
+        acted
+    }
+
+    /// A runnext that was there a round ago, on a P that has run nothing else
+    /// since, is offered to thieves.
+    fn offer_stale_next(&mut self, i: usize, p: &'static P) -> bool {
+        let now = Seen { tick: p.tick(), next: p.runq.peek_next() };
+        let before = std::mem::replace(&mut self.seen[i], now);
+        let stays = now.next.is_some() && now.next == before.next && now.tick == before.tick;
+        if !stays || self.sched.procs() == 1 {
+            return false;
+        }
+        // The bit stays set until the owner finds its queue empty; its own note
+        // of the bit does not know, which costs it one more store later.
+        self.sched.offers.insert(p.id);
+        fence(Ordering::SeqCst);
+        wake::wake_p(self.sched);
+        true
+    }
+
+    /// All Ps have been idle for a while.
+    fn sleep_deeply(&mut self) {
+        {
+            let shared = self.sched.shared.lock();
+            if shared.idle_ps.len() < self.sched.procs() as usize {
+                return;
+            }
+            // Under the lock: a P leaves the idle ones only with it.
+            self.sched.sysmon.deep.store(true, Ordering::Relaxed);
+        }
+        // What lay around warm until now.
+        stacks::trim();
+        check_dead();
+        if self.sched.sysmon.stop.load(Ordering::SeqCst) {
+            return;
+        }
+        self.sched.sysmon.note.sleep();
+        signal::dump_if_asked();
+    }
+}
+
+fn work_waits(sched: &Sched) -> bool {
+    sched.runq_size.load(Ordering::Relaxed) != 0 || steal::anything_offered(sched)
+}
+
+/// Reports a deadlock if there is one: goroutines sleep, all Ps are idle, and
+/// every thread of the process is either ours or sleeps until a goroutine wakes
+/// it. With any other thread around, which could wake one, it stays silent.
+fn check_dead() {
+    let mut alive = 0;
+    for sched in super::sched::all() {
+        let Some(shared) = sched.shared.try_lock() else { return };
+        if shared.closed {
+            continue;
+        }
+        if shared.idle_ps.len() < sched.procs() as usize || shared.runq.len() != 0 {
+            return;
+        }
+        drop(shared);
+        alive += sched.goroutines();
+    }
+    let ours = HeistThread::count() + waiter::sleeping_threads();
+    if alive == 0 || thread::count_in_process().is_none_or(|threads| threads > ours) {
+        return;
+    }
+    let text = "fatal error: all goroutines are asleep - deadlock!\n";
+    crate::prim::os::write_stderr(text.as_bytes());
+    dump();
+    crate::prim::os::exit_now(2);
+}
+
+/// Prints all goroutines.
+pub(crate) fn dump() {
+    if let Some(reports) = REPORTS.get() {
+        (reports.dump)();
+    }
+}

@@ -1,0 +1,313 @@
+//! Waking a thread for work, or not.
+//!
+//! # Offers
+//!
+//! A P whose rings are not empty sets its bit in the mask of offers and keeps
+//! it until it finds its own queue empty: one atomic operation per busy period,
+//! not one per goroutine.
+//!
+//! # Prediction for runnext
+//!
+//! A goroutine that is alone in runnext will usually run as soon as the present
+//! one blocks, a few nanoseconds from now; waking a thief for it costs
+//! microseconds and then a migration. But if the present one computes on, the
+//! thief was needed. Nobody can know, so each goroutine carries a score of two
+//! bits about itself, "do I compute on after I wake somebody?":
+//!
+//! | event | score |
+//! |---|---|
+//! | a thief took my runnext: I was late | 3 |
+//! | a thief was woken for my runnext, and then I left the P to it | one less |
+//! | a new goroutine | the score of the last one that ended on this P |
+//!
+//! With 2 or 3 the runnext is offered and a thief woken; with 0 or 1 nothing
+//! happens, and sysmon offers a runnext that stays, whereupon a thief takes it
+//! and the score says so. Neither side needs a clock.
+
+use super::g::G;
+use super::m::{Inside, M};
+use super::p::{Held, P};
+use super::protocol::global_queue::Chain;
+use super::protocol::idle::Wake;
+use super::sched::{Sched, Shared};
+use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
+use crate::prim::fatal::fatal;
+use crate::prim::lock::Guard;
+
+/// The score of a goroutine that nothing is known of: wake.
+pub(crate) const UNDECIDED: u8 = 2;
+const LATE: u8 = 3;
+const WAKES: u8 = 2;
+
+impl Inside {
+    /// Makes a goroutine the next one on this P. It is runnable and the
+    /// caller's.
+    #[inline(always)]
+    pub(crate) fn ready_next(&self, g: &'static G) {
+        let sched = self.sched();
+        let kicked = self.p.runq.put_next(g);
+        let score = self.m.curg().map_or(UNDECIDED, G::score);
+        if let Some(kicked) = kicked {
+            put_tail(sched, self.p, kicked);
+        } else {
+            fence_after_rmw();
+            if sched.idle.idle_ps() == 0 {
+                return;
+            }
+            if score < WAKES {
+                self.p.counters.spared_wakes.bump();
+                return;
+            }
+            self.p.own().woke_for_next.set(true);
+            offer(sched, self.p);
+        }
+        fence_after_rmw();
+        wake_p(sched);
+    }
+}
+
+/// Adds a goroutine at the tail of the local queue; if that is full, half of it
+/// goes to the global queue.
+#[inline]
+pub(crate) fn put_tail(sched: &'static Sched, p: Held, g: &'static G) {
+    if p.runq.push(g).is_err() {
+        overflow(sched, p, g);
+    }
+    offer(sched, p);
+}
+
+/// Adds a goroutine that yielded.
+#[inline]
+pub(crate) fn put_yielded(sched: &'static Sched, p: Held, g: &'static G) {
+    if p.runq.push_yielded(g).is_err() {
+        overflow_yielded(sched, p, g);
+    }
+    offer(sched, p);
+}
+
+/// The ring is full: its older half and `g` go to the global queue
+/// (`runqputslow`, seed 000).
+#[cold]
+fn overflow(sched: &'static Sched, p: Held, g: &'static G) {
+    p.counters.overflows.bump();
+    loop {
+        if let Some(half) = p.runq.take_half() {
+            return to_global(sched, half.iter().chain([g]).collect());
+        }
+        // Thieves were faster: there is room now.
+        if p.runq.push(g).is_ok() {
+            return;
+        }
+    }
+}
+
+#[cold]
+fn overflow_yielded(sched: &'static Sched, p: Held, g: &'static G) {
+    p.counters.overflows.bump();
+    loop {
+        if let Some(half) = p.runq.take_half_of_yielded() {
+            return to_global(sched, half.iter().chain([g]).collect());
+        }
+        if p.runq.push_yielded(g).is_ok() {
+            return;
+        }
+    }
+}
+
+fn to_global(sched: &'static Sched, chain: Chain<G>) {
+    // A closed runtime drops what is queued: shutdown finds the goroutines by
+    // their state, not by their queue.
+    let _ = sched.put_global(chain);
+}
+
+/// Queues goroutines from outside: a thread without a P, or another runtime.
+pub(crate) fn inject(sched: &'static Sched, chain: Chain<G>) {
+    if sched.put_global(chain) {
+        // The queue's size was stored with SeqCst; this makes it a fence.
+        fence(Ordering::SeqCst);
+        wake_p(sched);
+    }
+}
+
+/// Queues a goroutine of idle priority.
+pub(crate) fn inject_idle(sched: &'static Sched, g: &'static G) {
+    {
+        let mut shared = sched.shared.lock();
+        if shared.closed {
+            return;
+        }
+        shared.idle_runq.push(g);
+        sched.idle_runq_size.store(shared.idle_runq.len(), Ordering::SeqCst);
+    }
+    fence(Ordering::SeqCst);
+    wake_p(sched);
+}
+
+/// Sets the P's bit in the mask of offers.
+#[inline(always)]
+pub(crate) fn offer(sched: &Sched, p: Held) {
+    if !p.own().advertised.get() {
+        set_offer(sched, p);
+    }
+}
+
+#[cold]
+fn set_offer(sched: &Sched, p: Held) {
+    p.own().advertised.set(true);
+    sched.offers.insert(p.id);
+}
+
+/// Clears the P's bit: its rings are empty, as nobody but its holder, the
+/// caller, can fill them.
+pub(crate) fn withdraw_offer(sched: &Sched, p: Held) {
+    if p.own().advertised.replace(false) {
+        sched.offers.remove(p.id);
+    }
+}
+
+/// The goroutine leaves the P, which will run its runnext now: was a wake-up
+/// sent in vain, or was one missing?
+#[inline(always)]
+pub(crate) fn learn(p: Held, g: &'static G) {
+    if p.late.load(Ordering::Relaxed) {
+        p.late.store(false, Ordering::Relaxed);
+        g.set_score(LATE);
+    } else if p.own().woke_for_next.get() && p.runq.peek_next().is_some() {
+        g.set_score(g.score().saturating_sub(1));
+    }
+    p.own().woke_for_next.set(false);
+}
+
+/// Wakes a searcher if nobody searches and a P is idle. The caller has passed a
+/// full fence since it published work.
+#[inline(always)]
+pub(crate) fn wake_p(sched: &'static Sched) {
+    if sched.idle.claim_wake() == Wake::Claimed {
+        start_searcher(sched);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn start_searcher(sched: &'static Sched) {
+    let p = {
+        let mut shared = sched.shared.lock();
+        if shared.closed {
+            let _ = sched.idle.found();
+            return;
+        }
+        match sched.take_idle_p(&mut shared) {
+            Some(p) => p,
+            None => return sched.idle.no_idle_p(),
+        }
+    };
+    start_m(sched, p, true);
+}
+
+/// Starts the first M of a runtime, on its first P.
+pub(crate) fn start_first(sched: &'static Sched) -> std::io::Result<()> {
+    let (m, p) = {
+        let mut shared = sched.shared.lock();
+        let Some(p) = sched.take_idle_p(&mut shared) else { fatal!("a runtime without Ps") };
+        shared.threads += 1;
+        (free_m(sched, &mut shared), p)
+    };
+    m.start(p, false).inspect_err(|_| {
+        let mut shared = sched.shared.lock();
+        shared.threads -= 1;
+        shared.free_ms.push(m);
+        sched.put_idle_p(&mut shared, p);
+    })
+}
+
+fn free_m(sched: &'static Sched, shared: &mut Guard<'_, Shared>) -> &'static M {
+    shared.free_ms.pop().unwrap_or_else(|| {
+        let m = M::new(shared.all_ms.len() as u32, sched);
+        shared.all_ms.push(m);
+        m
+    })
+}
+
+/// Runs `p`, which nobody holds, on an idle M or on a new one.
+pub(crate) fn start_m(sched: &'static Sched, p: &'static P, searching: bool) {
+    let (m, is_new) = {
+        let mut shared = sched.shared.lock();
+        match shared.idle_ms.pop() {
+            Some(m) => (m, false),
+            None => {
+                let limit = sched.config().max_threads;
+                if shared.threads >= limit {
+                    drop(shared);
+                    fatal!(
+                        "program exceeds {limit}-thread limit; goroutines that block their \
+                         thread need one each: raise Builder::max_threads, or block less"
+                    );
+                }
+                shared.threads += 1;
+                (free_m(sched, &mut shared), true)
+            }
+        }
+    };
+    if !is_new {
+        return m.wake_with(p, searching);
+    }
+    if let Err(error) = m.start(p, searching) {
+        no_thread(sched, m, p, searching, &error);
+    }
+}
+
+/// The kernel refused a thread. The others go on; sysmon tries again while
+/// there is work for one more.
+#[cold]
+fn no_thread(
+    sched: &'static Sched,
+    m: &'static M,
+    p: &'static P,
+    searching: bool,
+    error: &std::io::Error,
+) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        crate::prim::os::write_stderr(
+            format!(
+                "heist: cannot start a thread ({error}); going on with those that run \
+                 (limits: ulimit -u, the cgroup's pids.max, memory)\n"
+            )
+            .as_bytes(),
+        );
+    }
+    let mut shared = sched.shared.lock();
+    shared.threads -= 1;
+    shared.free_ms.push(m);
+    if p.runq.is_empty() {
+        sched.put_idle_p(&mut shared, p);
+    } else {
+        // A P that was handed off with work: the work goes where all see it.
+        let chain = super::in_place::drain(p);
+        sched.put_global_locked(&mut shared, chain);
+        sched.put_idle_p(&mut shared, p);
+    }
+    if searching {
+        let _ = sched.idle.found();
+    }
+}
+
+/// Gives a P whose M is going to block to another M, or makes it idle
+/// (`handoffp`, seed 003).
+pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
+    let queued = !p.runq.is_empty() || sched.runq_size.load(Ordering::SeqCst) != 0;
+    if queued {
+        return start_m(sched, p, false);
+    }
+    // Nobody searches and nobody is idle: this P may be the only one to notice
+    // what comes next.
+    if sched.idle.idle_ps() == 0 && sched.idle.try_claim_search() {
+        return start_m(sched, p, true);
+    }
+    let mut shared = sched.shared.lock();
+    if shared.runq.len() != 0 {
+        drop(shared);
+        return start_m(sched, p, false);
+    }
+    sched.put_idle_p(&mut shared, p);
+}

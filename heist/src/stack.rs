@@ -1,0 +1,64 @@
+//! The stack that a goroutine runs on.
+
+use crate::context;
+use crate::prim::thread;
+use crate::sched::m;
+
+/// Calls `f` with at least `bytes` of stack: here if there is as much left, and
+/// on a further segment, chained to this stack, otherwise.
+///
+/// A recursion that calls it at every level, with more than a level needs, has
+/// no limit but memory. When enough is left it costs a comparison. On a plain
+/// OS thread, whose stack heist does not manage, the segment is made the same
+/// way, but a goroutine-only facility such as parking still blocks the thread.
+///
+/// ```
+/// fn depth(n: u32) -> u32 {
+///     heist::stack::ensure(16 << 10, || if n == 0 { 0 } else { 1 + depth(n - 1) })
+/// }
+/// assert_eq!(heist::run(|| depth(100_000)), 100_000);
+/// ```
+///
+/// # Panics
+///
+/// If there is no memory for the segment.
+#[inline]
+pub fn ensure<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
+    if remaining() >= bytes { f() } else { on_segment(bytes, f) }
+}
+
+/// How much stack is left to the caller, in bytes, roughly. On a goroutine, of
+/// the segment in use; on a plain OS thread, what it has left of its own.
+///
+/// ```
+/// let left = heist::run(heist::stack::remaining);
+/// assert!(left > 64 << 10 && left < 1 << 20);
+/// ```
+#[inline]
+pub fn remaining() -> usize {
+    context::stack_pointer().saturating_sub(limit())
+}
+
+#[inline(never)] // after a switch it may be another thread
+fn limit() -> usize {
+    match m::current_g() {
+        // SAFETY: the goroutine runs, and it is the caller.
+        Some(g) => unsafe { g.frame() }.map_or(0, crate::sched::g::Frame::limit),
+        None => thread::stack_limit(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn on_segment<R, F: FnOnce() -> R>(bytes: usize, f: F) -> R {
+    let result = match m::current_g() {
+        // SAFETY: the goroutine runs, and it is the caller.
+        Some(g) => match unsafe { g.frame() } {
+            // SAFETY: as above.
+            Some(frame) => unsafe { frame.on_segment(bytes, f) },
+            None => unreachable!("a goroutine runs without a stack"),
+        },
+        None => context::on_thread_segment(bytes, f),
+    };
+    result.unwrap_or_else(|(_, error)| panic!("no stack segment: {error}"))
+}

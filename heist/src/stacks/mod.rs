@@ -1,0 +1,197 @@
+//! Memory for stacks: reserved in large mappings, given out hot, given back
+//! cold.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `mod.rs` | size classes, the [`Stack`] handle, what can go wrong |
+//! | `map.rs` | mappings and guard pages |
+//! | `pool.rs` | the process-wide pool and the cache of a P |
+//!
+//! # Sizes
+//!
+//! A stack is a power of two, its guard page included. Pages are committed by
+//! the kernel as they are touched, so a size is an address range, not memory:
+//! a parked goroutine that called little keeps one page, whatever its size. The
+//! range costs its share of a page table though (a table of 4 KiB covers
+//! 2 MiB), which is why the default is not larger:
+//!
+//! | size | table share | stacks in 128 TiB |
+//! |---|---|---|
+//! | 64 KiB | 128 bytes | 2^31 |
+//! | **128 KiB** (release) | 256 bytes | 2^30 |
+//! | **256 KiB** (debug assertions) | 512 bytes | 2^29 |
+//! | 1 MiB | 2 KiB | 2^27 |
+//!
+//! Formatting, a panic and its unwinding need about 12 KiB; synchronous TLS and
+//! database clients 20 to 60 KiB in a release build, and several times that
+//! unoptimised, where every temporary has its own slot. So 128 KiB with
+//! optimisations and 256 KiB without leave room for both, and whoever recurses
+//! deeply calls `heist::stack::ensure` or asks for a size.
+
+#[allow(unsafe_code)] // named file: mmap, madvise, mprotect
+mod map;
+mod pool;
+
+pub(crate) use pool::{Cache, acquire, release, trim};
+
+use std::fmt;
+use std::io;
+
+/// The default size of a goroutine's stack, in bytes, its guard page included.
+pub(crate) const DEFAULT_SIZE: usize = if cfg!(debug_assertions) { 256 << 10 } else { 128 << 10 };
+
+/// The smallest stack: room for a panic and its report.
+const MIN_SIZE: usize = 16 << 10;
+
+/// The largest: an eighth of a percent of the address space each is absurd
+/// already, and sums of sizes stay far from overflow.
+const MAX_SIZE: usize = 1 << 37;
+
+/// A size class: the base-two logarithm of the size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Class(u8);
+
+impl Class {
+    /// The class whose stacks leave at least `bytes` to the goroutine.
+    pub(crate) fn for_usable(bytes: usize) -> Result<Class, StackError> {
+        let page = map::page_size();
+        if bytes > MAX_SIZE - page {
+            return Err(StackError::TooLarge { requested: bytes });
+        }
+        let size = (bytes + page).max(MIN_SIZE).max(4 * page).next_power_of_two();
+        Ok(Class(size.trailing_zeros() as u8))
+    }
+
+    /// The default class.
+    pub(crate) fn default_class() -> Class {
+        Class(DEFAULT_SIZE.max(4 * map::page_size()).trailing_zeros() as u8)
+    }
+
+    /// Bytes of a stack, guard included.
+    pub(crate) fn size(self) -> usize {
+        1 << self.0
+    }
+
+    /// Bytes that the goroutine can use.
+    pub(crate) fn usable(self) -> usize {
+        self.size() - map::page_size()
+    }
+}
+
+/// A stack: exclusive use of an address range with a guard page below it.
+#[derive(Debug)]
+#[must_use = "a stack that is dropped is never used again: release it"]
+pub(crate) struct Stack {
+    /// The high end: where execution starts.
+    top: usize,
+    class: Class,
+}
+
+impl Stack {
+    /// The high end.
+    pub(crate) fn top(&self) -> usize {
+        self.top
+    }
+
+    /// The lowest usable address; the guard page lies below.
+    pub(crate) fn limit(&self) -> usize {
+        self.top - self.class.usable()
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+}
+
+/// Whether an address lies in the guard page below `limit`.
+pub(crate) fn in_guard(address: usize, limit: usize) -> bool {
+    (limit - map::page_size()..limit).contains(&address)
+}
+
+/// Why there is no stack.
+#[derive(Debug)]
+#[non_exhaustive]
+pub(crate) enum StackError {
+    /// More than any address space has room for.
+    TooLarge {
+        /// The size that was asked for.
+        requested: usize,
+    },
+    /// The kernel refused the address range.
+    Map(io::Error),
+    /// The kernel refused the guard page.
+    Guard(io::Error),
+}
+
+impl fmt::Display for StackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StackError::TooLarge { requested } => write!(
+                f,
+                "a stack of {requested} bytes is larger than the limit of {MAX_SIZE}; \
+                 choose a smaller stack_size"
+            ),
+            StackError::Map(error) => write!(
+                f,
+                "the kernel refused memory for stacks ({error}); raise the limit on address \
+                 space (ulimit -v, vm.overcommit_memory) or use a smaller stack_size"
+            ),
+            StackError::Guard(error) => write!(
+                f,
+                "the kernel refused a stack's guard page ({error}); before Linux 6.13 each \
+                 one needs two memory mappings: raise vm.max_map_count (sysctl -w \
+                 vm.max_map_count=1048576) or run fewer goroutines at a time"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for StackError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StackError::TooLarge { .. } => None,
+            StackError::Map(error) | StackError::Guard(error) => Some(error),
+        }
+    }
+}
+
+impl From<StackError> for io::Error {
+    fn from(error: StackError) -> io::Error {
+        let kind = match error {
+            StackError::TooLarge { .. } => io::ErrorKind::InvalidInput,
+            StackError::Map(_) | StackError::Guard(_) => io::ErrorKind::OutOfMemory,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_leaves_what_was_asked_for() {
+        for bytes in [0, 1, 4096, 16 << 10, (128 << 10) - 4096, 128 << 10, 1 << 20, 1 << 30] {
+            let class = Class::for_usable(bytes).unwrap();
+            assert!(class.usable() >= bytes, "{bytes}: {class:?}");
+            assert!(class.size() <= (2 * (bytes + 8192)).max(MIN_SIZE), "{bytes}: {class:?}");
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        for bytes in [MAX_SIZE, isize::MAX as usize, usize::MAX] {
+            let error = Class::for_usable(bytes).unwrap_err();
+            assert!(error.to_string().contains("smaller stack_size"), "{error}");
+            assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn the_guard_is_below_the_limit() {
+        let stack = acquire(Class::default_class()).unwrap();
+        assert!(in_guard(stack.limit() - 1, stack.limit()));
+        assert!(!in_guard(stack.limit(), stack.limit()));
+        release(stack);
+    }
+}

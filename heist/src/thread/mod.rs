@@ -1,0 +1,244 @@
+//! std's thread API, for goroutines.
+//!
+//! A program that says `use heist::thread;` instead of `use std::thread;` gets
+//! goroutines for threads and otherwise the same behaviour. Everything here can
+//! be called from plain OS threads too: [`spawn`] then starts a goroutine on the
+//! default runtime, [`JoinHandle::join`] and [`park`] block the thread.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | [`Thread`], ids, [`current`], [`park`] |
+//! | `join.rs` | [`JoinHandle`], [`Builder`], [`spawn`] |
+//! | `scoped.rs` | [`scope`] |
+//!
+//! ```
+//! use heist::thread;
+//!
+//! let handle = thread::spawn(|| thread::current().id());
+//! assert_eq!(handle.thread().id(), handle.join().unwrap());
+//! ```
+
+#[allow(unsafe_code)] // named file: results in control blocks
+mod join;
+#[allow(unsafe_code)] // named file: closures that borrow
+pub(crate) mod scoped;
+
+pub(crate) use join::spawn_idle;
+pub use join::{Builder, JoinHandle, spawn};
+pub use scoped::{Scope, ScopedJoinHandle, scope};
+
+/// What [`JoinHandle::join`] returns: the value, or the payload of the panic.
+pub type Result<T> = std::result::Result<T, Box<dyn std::any::Any + Send + 'static>>;
+
+use crate::prim;
+use crate::prim::atomic::Ordering;
+use crate::sched::g::{G, WaitReason, flag};
+use crate::sched::{m, names, park as parking, sched};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The identity of a goroutine or of a plain thread: unique in the process,
+/// never used again.
+///
+/// ```
+/// use heist::thread;
+///
+/// let other = thread::spawn(|| thread::current().id()).join().unwrap();
+/// assert_ne!(thread::current().id(), other);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ThreadId(NonZeroU64);
+
+/// A handle to a goroutine, or to a plain thread that uses heist.
+///
+/// ```
+/// use heist::thread;
+///
+/// let named = thread::Builder::new().name("worker".into()).spawn(|| {
+///     assert_eq!(thread::current().name(), Some("worker"));
+/// })?;
+/// named.join().unwrap();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Thread(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Goroutine { g: &'static G, id: u64, name: Option<Arc<str>> },
+    Os { thread: prim::thread::Thread, id: u64 },
+}
+
+impl Thread {
+    fn of(g: &'static G, name: Option<Arc<str>>) -> Thread {
+        Thread(Repr::Goroutine { g, id: g.id(), name })
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> ThreadId {
+        let (Repr::Goroutine { id, .. } | Repr::Os { id, .. }) = &self.0;
+        // Ids count from 1.
+        ThreadId(NonZeroU64::new(*id).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// Its name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        match &self.0 {
+            Repr::Goroutine { name, .. } => name.as_deref(),
+            Repr::Os { thread, .. } => thread.name(),
+        }
+    }
+
+    /// Makes its next, or present, [`park`] return. What happened before this
+    /// call happened before that return.
+    ///
+    /// ```
+    /// use heist::thread;
+    ///
+    /// let sleeper = thread::spawn(thread::park);
+    /// sleeper.thread().unpark();
+    /// sleeper.join().unwrap();
+    /// ```
+    pub fn unpark(&self) {
+        match &self.0 {
+            Repr::Os { thread, .. } => thread.unpark(),
+            Repr::Goroutine { g, id, .. } => unpark(g, *id),
+        }
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread")
+            .field("id", &self.id())
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The goroutine, or the plain thread, that calls.
+#[inline(never)] // after a switch it may be another thread
+pub fn current() -> Thread {
+    match m::current_g() {
+        Some(g) => Thread::of(g, g.has(flag::NAMED).then(|| names::get(g.id())).flatten()),
+        None => Thread(Repr::Os { thread: prim::thread::current(), id: os_id() }),
+    }
+}
+
+/// The id of a plain thread, from the same numbers as those of goroutines.
+#[inline(never)]
+fn os_id() -> u64 {
+    thread_local! {
+        static ID: u64 = sched::reserve_ids(1);
+    }
+    ID.try_with(|id| *id).unwrap_or_else(|_| sched::reserve_ids(1))
+}
+
+/// Whether the caller unwinds because of a panic. A goroutine that does stays on
+/// its thread until that is over, so the answer is the goroutine's own.
+///
+/// ```
+/// assert!(!heist::thread::panicking());
+/// ```
+pub fn panicking() -> bool {
+    prim::thread::panicking()
+}
+
+/// How many goroutines can run at the same time with profit: the CPUs that this
+/// process may use.
+///
+/// # Errors
+///
+/// As in std, if the system does not tell.
+///
+/// ```
+/// assert!(heist::thread::available_parallelism()?.get() >= 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn available_parallelism() -> std::io::Result<std::num::NonZeroUsize> {
+    prim::thread::available_parallelism()
+}
+
+/// Lets other goroutines run. It returns when those that are runnable now have
+/// had their turn.
+///
+/// ```
+/// heist::run(|| {
+///     let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+///     let set = flag.clone();
+///     heist::go(move || set.store(true, std::sync::atomic::Ordering::Release));
+///     while !flag.load(std::sync::atomic::Ordering::Acquire) {
+///         heist::thread::yield_now();
+///     }
+/// });
+/// ```
+pub fn yield_now() {
+    parking::yield_now();
+}
+
+/// The tokens in the low bits of a G's ticket.
+const EMPTY: u64 = 0;
+const UNPARKED: u64 = 1;
+const PARKED: u64 = 2;
+const TOKEN: u64 = 3;
+
+/// Sleeps until the caller's token is there, and takes it. As in std, it may
+/// return without one: use it in a loop that checks what it waits for.
+///
+/// ```
+/// use heist::thread;
+///
+/// heist::run(|| {
+///     thread::current().unpark(); // the token is kept
+///     thread::park();
+/// });
+/// ```
+#[track_caller]
+pub fn park() {
+    let Some(g) = m::current_g() else { return prim::thread::park() };
+    let id = g.ticket.load(Ordering::Relaxed) & !TOKEN;
+    // Acquire: pairs with the release in `unpark`.
+    match g.ticket.compare_exchange(id | EMPTY, id | PARKED, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {}
+        Err(_) => {
+            // Only UNPARKED is possible: nobody else parks this goroutine.
+            g.ticket.swap(id | EMPTY, Ordering::Acquire);
+            return;
+        }
+    }
+    /// Withdraws when a shutdown unwinds the park.
+    struct Withdraw(&'static G, u64);
+    impl Drop for Withdraw {
+        fn drop(&mut self) {
+            if self.0.ticket.swap(self.1 | EMPTY, Ordering::AcqRel) & TOKEN != PARKED {
+                parking::absorb();
+            }
+        }
+    }
+    let withdraw = Withdraw(g, id);
+    parking::park(WaitReason::Park, Location::caller());
+    std::mem::forget(withdraw);
+    // Whoever woke us emptied the token; see what it did before.
+    g.ticket.load(Ordering::Acquire);
+}
+
+fn unpark(g: &'static G, id: u64) {
+    let id = id << 2;
+    let mut ticket = g.ticket.load(Ordering::Relaxed);
+    loop {
+        if ticket & !TOKEN != id {
+            return; // it has ended, and the block is another's
+        }
+        let to = if ticket & TOKEN == PARKED { id | EMPTY } else { id | UNPARKED };
+        // Release: pairs with `park`, also when the token is there already.
+        match g.ticket.compare_exchange_weak(ticket, to, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => ticket = now,
+        }
+    }
+    if ticket & TOKEN == PARKED {
+        parking::ready(g);
+    }
+}
