@@ -1,2 +1,81 @@
-//! Benchmarks.
-fn main() {}
+//! heist measured against its peers, in one interleaved run.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cli.rs` | the command line |
+//! | `bench/` | the benchmarks, one file each, with the peers side by side |
+//! | `bench/mod.rs` | the list of them, and how runtimes of peers are made |
+//! | `go/main.go` | the same problems for Go |
+//! | `golang.rs` | finds Go and builds that program |
+//! | `sample.rs` | a sampling process, seen from inside |
+//! | `child.rs` | a sampling process, seen from its parent |
+//! | `session.rs` | interleaves rounds of many of those, collects what they say |
+//! | `table.rs`, `stats.rs`, `json.rs`, `progress.rs` | numbers for people and programs |
+//! | `system.rs` | what the kernel knows about memory and the machine |
+
+mod bench;
+mod child;
+mod cli;
+mod golang;
+mod json;
+mod progress;
+mod sample;
+mod session;
+mod stats;
+mod system;
+mod table;
+
+use cli::{Command, Options};
+use session::Session;
+use std::process::ExitCode;
+
+/// The command line makes no sense.
+const USAGE: u8 = 2;
+/// heist failed, or the result could not be written.
+const FAILURE: u8 = 1;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> =
+        std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    let command = match cli::parse(&arguments) {
+        Ok(command) => command,
+        Err(error) => return fail(USAGE, &error),
+    };
+    match command {
+        Command::Help => {
+            print!("{}", cli::help());
+            ExitCode::SUCCESS
+        }
+        Command::Sample { problem, peer, procs, n } => sample::serve(&problem, peer, procs, n),
+        Command::Count { op, n } => bench::callgrind::count(&op, n),
+        Command::Run(options) => run(options),
+    }
+}
+
+fn run(options: Options) -> ExitCode {
+    let go = match golang::Program::find(&options.go) {
+        Ok(go) => go,
+        Err(error) => return fail(USAGE, &error),
+    };
+    let json = options.json.clone();
+    let mut session = Session::new(options, go);
+    println!("{}", session.headline());
+    for (i, benchmark) in session.benchmarks().into_iter().enumerate() {
+        session.begin(i, benchmark.name);
+        let table = (benchmark.run)(&mut session);
+        session.end();
+        println!("\n{table}");
+    }
+    println!("\n{}", session.summary());
+    if let Some(path) = json
+        && let Err(error) = std::fs::write(&path, session.to_json())
+    {
+        return fail(FAILURE, &format!("cannot write {}: {error}", path.display()));
+    }
+    if session.heist_failed() { ExitCode::from(FAILURE) } else { ExitCode::SUCCESS }
+}
+
+fn fail(code: u8, error: &str) -> ExitCode {
+    eprintln!("heist-bench: {error}");
+    ExitCode::from(code)
+}

@@ -4,6 +4,11 @@
 //! goroutine and dies with its stack sits in a [`Frame`] at the stack's top, so
 //! that a goroutine that never ran costs none of it.
 //!
+//! A frame outlives its goroutine: when the body returns, the frame suspends
+//! once more, [`Suspend::Done`], and can be given the next body. That is half of
+//! the work of setting a coroutine up and tearing it down. [`Frame::retire`]
+//! ends one for good.
+//!
 //! Nothing here is `Send`-checked: a suspended frame goes from thread to
 //! thread. What makes that sound is said where a goroutine is spawned (its
 //! closure is `Send`) and in `README.md` (nothing that came out of a
@@ -22,7 +27,8 @@ use std::ptr::{self, NonNull};
 pub(crate) enum Resume {
     /// Go on.
     Run,
-    /// Unwind to the root: the runtime shuts down.
+    /// Unwind to the root: the runtime shuts down. To a frame that is done: it
+    /// is of no more use.
     Unwind,
 }
 
@@ -33,6 +39,8 @@ pub(crate) enum Suspend {
     Yield,
     /// I sleep until somebody makes me ready.
     Park,
+    /// My body has returned.
+    Done,
 }
 
 /// A stack's bounds in corosensei's terms.
@@ -69,6 +77,8 @@ type Routine = Coroutine<Resume, Suspend, (), Bounds>;
 pub(crate) struct Frame<E> {
     routine: UnsafeCell<ManuallyDrop<Routine>>,
     yielder: Cell<*const Yielder<Resume, Suspend>>,
+    /// What the body is called with.
+    argument: Cell<*const ()>,
     stack: ManuallyDrop<Stack>,
     /// The lowest usable address of the segment in use; read by the handler of
     /// stack overflows.
@@ -79,54 +89,73 @@ pub(crate) struct Frame<E> {
     pub(crate) ext: E,
 }
 
-/// Prepares a goroutine that runs `entry(argument)` on `stack`.
+/// Prepares a frame on `stack` that runs `body(argument)`, with the argument
+/// that [`Frame::set_argument`] sets before each first resume.
 ///
 /// # Safety
 ///
-/// `entry` must be callable with `argument` on whatever thread resumes the
-/// frame, and must not unwind.
+/// `body` must be callable with the arguments that are set, on whatever thread
+/// resumes the frame, and must not unwind.
 pub(crate) unsafe fn create<E: Default + 'static>(
     stack: Stack,
-    entry: unsafe fn(*const ()),
-    argument: *const (),
+    body: unsafe fn(*const ()),
 ) -> NonNull<Frame<E>> {
-    let address = (stack.top() - mem::size_of::<Frame<E>>()) & !(mem::align_of::<Frame<E>>() - 1);
+    let top = stack.top() - stack.colour();
+    let address = (top - mem::size_of::<Frame<E>>()) & !(mem::align_of::<Frame<E>>() - 1);
     let frame = address as *mut Frame<E>;
     let bounds = Bounds::new(address, stack.limit());
     let body = move |yielder: &Yielder<Resume, Suspend>, _: Resume| {
         // SAFETY: the frame is written before the first resume, and outlives
-        // the body, which runs on the stack below it.
-        unsafe { (*frame).yielder.set(yielder) };
-        // SAFETY: the caller's promise.
-        unsafe { entry(argument) };
+        // the bodies, which run on the stack below it.
+        let frame = unsafe { &*frame };
+        frame.yielder.set(yielder);
+        loop {
+            // SAFETY: the caller's promise.
+            unsafe { body(frame.argument.get()) };
+            if yielder.suspend(Suspend::Done) == Resume::Unwind {
+                return;
+            }
+        }
     };
     let routine = Coroutine::with_stack(bounds, body);
-    let limit = AtomicUsize::new(stack.limit());
+    // Field by field: a frame built elsewhere and copied here costs more than
+    // all the rest of this function.
     // SAFETY: the address is aligned and inside the stack, which is ours, above
     // the base that the coroutine was given.
     unsafe {
-        frame.write(Frame {
-            routine: UnsafeCell::new(ManuallyDrop::new(routine)),
-            yielder: Cell::new(ptr::null()),
-            stack: ManuallyDrop::new(stack),
-            limit,
-            spare: Cell::new(None),
-            ext: E::default(),
-        });
+        (&raw mut (*frame).routine).write(UnsafeCell::new(ManuallyDrop::new(routine)));
+        (&raw mut (*frame).yielder).write(Cell::new(ptr::null()));
+        (&raw mut (*frame).argument).write(Cell::new(ptr::null()));
+        (&raw mut (*frame).limit).write(AtomicUsize::new(stack.limit()));
+        (&raw mut (*frame).spare).write(Cell::new(None));
+        (&raw mut (*frame).ext).write(E::default());
+        (&raw mut (*frame).stack).write(ManuallyDrop::new(stack));
     }
     // SAFETY: inside a mapping, so not null.
     unsafe { NonNull::new_unchecked(frame) }
 }
 
 impl<E> Frame<E> {
+    /// Sets what the next body is called with. The frame is new, or done.
+    #[inline(always)]
+    pub(crate) fn set_argument(&self, argument: *const ()) {
+        self.argument.set(argument);
+    }
+
+    /// The class of its stack.
+    #[inline(always)]
+    pub(crate) fn class(&self) -> Class {
+        self.stack.class()
+    }
+
     /// Runs the goroutine until it suspends, and returns what it asks for;
-    /// `None` when its body has returned.
+    /// `None` when the frame has ended for good.
     ///
     /// # Safety
     ///
-    /// The caller is the only one that resumes this frame, and it is not
-    /// finished.
-    #[inline]
+    /// The caller is the only one that resumes this frame, it has an argument,
+    /// and it has not ended.
+    #[inline(always)]
     pub(crate) unsafe fn resume(&self, how: Resume) -> Option<Suspend> {
         // SAFETY: exclusive by the caller's promise. The goroutine itself uses
         // only the yielder while it runs.
@@ -144,7 +173,7 @@ impl<E> Frame<E> {
     /// # Safety
     ///
     /// The caller runs on this frame's stack or on a segment chained to it.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn suspend(&self, suspend: Suspend) -> Resume {
         // SAFETY: set at the start of the body, and alive as long as it runs.
         unsafe { (*self.yielder.get()).suspend(suspend) }
@@ -201,14 +230,34 @@ impl<E> Frame<E> {
         }
     }
 
-    /// Takes a finished frame apart and returns its stack.
+    /// Makes a frame that is done ready for another goroutine.
     ///
     /// # Safety
     ///
-    /// `resume` returned `None`, and nobody uses the frame any more.
+    /// The caller has the frame alone.
     #[inline]
-    pub(crate) unsafe fn finish(frame: NonNull<Frame<E>>) -> Stack {
+    pub(crate) unsafe fn clear(frame: NonNull<Frame<E>>)
+    where
+        E: Default,
+    {
         // SAFETY: exclusive by the caller's promise, and initialised.
+        let frame = unsafe { &mut *frame.as_ptr() };
+        if let Some(spare) = frame.spare.take() {
+            stacks::release(spare);
+        }
+        frame.ext = E::default();
+    }
+
+    /// Ends a frame that is done, and returns its stack.
+    ///
+    /// # Safety
+    ///
+    /// As [`clear`](Self::clear).
+    pub(crate) unsafe fn retire(frame: NonNull<Frame<E>>) -> Stack {
+        // SAFETY: the caller has it alone, and it waits for this.
+        let ended = unsafe { frame.as_ref().resume(Resume::Unwind) };
+        debug_assert!(ended.is_none(), "a frame was retired that was not done");
+        // SAFETY: as above; nothing refers to it any more.
         let frame = unsafe { &mut *frame.as_ptr() };
         // SAFETY: taken once; the frame's memory is not read again.
         unsafe { ManuallyDrop::drop(frame.routine.get_mut()) };
@@ -272,7 +321,7 @@ mod tests {
         let deep = unsafe {
             frame.on_segment(1 << 20, || {
                 // SAFETY: a chained segment of the frame.
-                let how = unsafe { frame.suspend(Suspend::Park) };
+                let how = frame.suspend(Suspend::Park);
                 assert_eq!(how, Resume::Unwind);
                 7
             })
@@ -281,25 +330,27 @@ mod tests {
     }
 
     #[test]
-    fn a_life_in_four_steps_and_a_suspend_on_a_segment() {
+    fn two_lives_of_a_frame_with_a_suspend_on_a_segment() {
         let shared = (Cell::new(None), Cell::new(0));
         let stack = stacks::acquire(Class::default_class()).unwrap();
         let limit = stack.limit();
         // SAFETY: `shared` outlives the frame.
-        let frame: NonNull<Frame<()>> =
-            unsafe { create(stack, twice, ptr::from_ref(&shared).cast()) };
+        let frame: NonNull<Frame<()>> = unsafe { create(stack, twice) };
         shared.0.set(Some(frame));
-        // SAFETY: alive until `finish`.
-        let f = unsafe { frame.as_ref() };
-        // SAFETY: this test alone resumes it.
+        // SAFETY: alive until it is retired; this test alone resumes it.
         unsafe {
-            assert_eq!(f.resume(Resume::Run), Some(Suspend::Yield));
-            assert_eq!((shared.1.get(), f.limit()), (1, limit));
-            assert_eq!(f.resume(Resume::Run), Some(Suspend::Park));
-            assert_ne!(f.limit(), limit, "on the segment");
-            assert_eq!(f.resume(Resume::Unwind), None);
-            assert_eq!((shared.1.get(), f.limit()), (7, limit));
-            stacks::release(Frame::finish(frame));
+            for _ in 0..2 {
+                let f = frame.as_ref();
+                f.set_argument(ptr::from_ref(&shared).cast());
+                assert_eq!(f.resume(Resume::Run), Some(Suspend::Yield));
+                assert_eq!((shared.1.get(), f.limit()), (1, limit));
+                assert_eq!(f.resume(Resume::Run), Some(Suspend::Park));
+                assert_ne!(f.limit(), limit, "on the segment");
+                assert_eq!(f.resume(Resume::Unwind), Some(Suspend::Done));
+                assert_eq!((shared.1.get(), f.limit()), (7, limit));
+                Frame::clear(frame);
+            }
+            stacks::release(Frame::retire(frame));
         }
     }
 }

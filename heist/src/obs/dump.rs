@@ -6,10 +6,13 @@ use crate::sched::protocol::g_state::Status;
 use crate::sched::{g_pool, names};
 use std::fmt::{self, Write};
 
+/// Goroutines that a dying process lists: more would hide the message.
+const ENOUGH: usize = 100;
+
 /// Prints the dump to standard error, from wherever the process is.
 pub(super) fn print() {
     let mut text = String::new();
-    if !write_all(&mut text, |visit| g_pool::try_each_used(visit)) {
+    if !write_all(&mut text, ENOUGH, |visit| g_pool::try_each_used(visit)) {
         text.push_str("(the goroutines cannot be listed: their pool is locked)\n");
     }
     crate::prim::os::write_stderr(text.as_bytes());
@@ -18,21 +21,28 @@ pub(super) fn print() {
 /// The dump as text.
 pub(crate) fn dump_to_string() -> String {
     let mut text = String::new();
-    write_all(&mut text, |visit| {
+    write_all(&mut text, usize::MAX, |visit| {
         g_pool::each_used(visit);
         true
     });
     text
 }
 
-fn write_all(text: &mut String, each: impl FnOnce(&mut dyn FnMut(&'static G)) -> bool) -> bool {
+fn write_all(
+    text: &mut String,
+    limit: usize,
+    each: impl FnOnce(&mut dyn FnMut(&'static G)) -> bool,
+) -> bool {
     let mut goroutines = Vec::new();
     let complete = each(&mut |g| goroutines.push(g));
     goroutines.sort_by_key(|g| g.id());
     let now = clock::now();
-    for g in goroutines {
-        // Writing to a string does not fail.
+    // Writing to a string does not fail.
+    for g in goroutines.iter().take(limit) {
         let _ = write_one(text, g, now);
+    }
+    if goroutines.len() > limit {
+        let _ = writeln!(text, "... and {} more goroutines", goroutines.len() - limit);
     }
     complete
 }

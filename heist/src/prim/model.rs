@@ -58,4 +58,6 @@ pub(crate) mod hint {
     pub(crate) fn spin_loop() {
         loom::thread::yield_now();
     }
+
+    pub(crate) fn prefetch<T>(_: *const T) {}
 }

@@ -81,6 +81,24 @@ mod membarrier {
 /// Spinning.
 pub(crate) mod hint {
     pub(crate) use std::hint::spin_loop;
+
+    /// Asks for the cache line at `pointer`, and the next one, soon.
+    #[inline(always)]
+    pub(crate) fn prefetch<T>(pointer: *const T) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch of any address is allowed: it never faults.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(pointer.cast());
+            _mm_prefetch::<_MM_HINT_T0>(pointer.cast::<i8>().wrapping_add(64));
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{0}]", "prfm pldl1keep, [{0}, #64]", in(reg) pointer,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
 }
 
 /// Sleeping on a word of memory.

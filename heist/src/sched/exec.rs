@@ -62,7 +62,8 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
             Park::Parked => {}
             Park::Notified => requeue_woken(m, p, g),
         },
-        None => end(m.sched, p, g),
+        Some(Suspend::Done) => end(m.sched, p, g),
+        None => fatal!("a frame ended under its goroutine"),
     }
     true
 }
@@ -82,21 +83,23 @@ fn resume(g: &'static G) -> Option<Suspend> {
 /// Gives a goroutine its stack, on its first run.
 #[inline]
 fn prepare(p: Held, g: &'static G) -> Result<(), StackError> {
-    let stack = p.own().stacks.take()?;
-    // SAFETY: `body` runs on any thread with a G of its own, and does not
-    // unwind.
-    let frame: NonNull<Frame> =
-        unsafe { context::create(stack, body, std::ptr::from_ref(g).cast()) };
-    g.set_frame(Some(frame));
+    start_on(p.own().frames.take()?, g);
     Ok(())
 }
 
-/// Like [`prepare`], for a goroutine that asked for a stack of its own size.
-pub(crate) fn prepare_with(stack: crate::stacks::Stack, g: &'static G) {
-    // SAFETY: as in `prepare`.
-    let frame: NonNull<Frame> =
-        unsafe { context::create(stack, body, std::ptr::from_ref(g).cast()) };
+/// Gives a goroutine the frame that it will run on.
+#[inline]
+pub(crate) fn start_on(frame: NonNull<Frame>, g: &'static G) {
+    // SAFETY: the caller has the frame, which is new or done.
+    unsafe { frame.as_ref() }.set_argument(std::ptr::from_ref(g).cast());
     g.set_frame(Some(frame));
+}
+
+/// A frame for goroutines.
+pub(crate) fn new_frame(stack: crate::stacks::Stack) -> NonNull<Frame> {
+    // SAFETY: `body` runs on any thread with a G of its own, which `start_on`
+    // sets, and does not unwind.
+    unsafe { context::create(stack, body) }
 }
 
 /// What runs on the goroutine's stack.
@@ -141,7 +144,7 @@ fn panicked(g: &'static G) {
 /// The goroutine's body has returned.
 #[inline]
 fn end(sched: &'static Sched, p: Held, g: &'static G) {
-    p.own().stacks.put(take_stack(g));
+    p.own().frames.put(take_frame(g));
     p.own().birth_score.set(g.score());
     p.counters.finished.bump();
     match bury(g) {
@@ -152,16 +155,16 @@ fn end(sched: &'static Sched, p: Held, g: &'static G) {
     }
 }
 
-/// Takes a finished goroutine's stack.
-pub(crate) fn take_stack(g: &'static G) -> crate::stacks::Stack {
-    // SAFETY: the goroutine has returned and the caller alone has it.
+/// Takes the frame of a goroutine that has ended.
+#[inline(always)]
+pub(crate) fn take_frame(g: &'static G) -> NonNull<Frame> {
+    // SAFETY: the goroutine has ended and the caller alone has it.
     let frame = match unsafe { g.frame() } {
         Some(frame) => NonNull::from(frame),
         None => fatal!("a goroutine ended without a stack"),
     };
     g.set_frame(None);
-    // SAFETY: finished, and nobody else knows the frame.
-    unsafe { Frame::finish(frame) }
+    frame
 }
 
 /// The last steps on a goroutine without a stack. Afterwards the block belongs
@@ -242,7 +245,30 @@ fn no_stack(m: &'static M, g: &'static G, error: &StackError) {
         }
         Err(_) => {}
     }
-    if m.sched.put_global([g].into_iter().collect()) {
+    if m.sched.put_global([g]) {
         m.note.sleep_for(Duration::from_millis(1));
     }
+}
+
+/// Runs a frame to its end once, for tests of what keeps frames.
+#[cfg(test)]
+pub(crate) fn run_nothing_on(frame: NonNull<Frame>) {
+    let g: &'static G = super::g_pool::take().unwrap();
+    g.init(super::g::Birth {
+        id: 0,
+        runtime: 0,
+        parent: 0,
+        flags: 0,
+        site: std::panic::Location::caller(),
+        task: super::task::TaskOf::<fn(), ()>::TASK,
+    });
+    // SAFETY: the block and the frame are this function's.
+    unsafe {
+        super::task::TaskOf::<fn(), ()>::emplace(g, || {});
+        start_on(frame, g);
+        assert_eq!(frame.as_ref().resume(Resume::Run), Some(Suspend::Done));
+        (g.task().drop_outcome)(g);
+    }
+    g.set_frame(None);
+    super::g_pool::put(g);
 }

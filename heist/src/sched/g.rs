@@ -9,7 +9,6 @@
 //! | field | written by | when |
 //! |---|---|---|
 //! | `state` | see `protocol::g_state` | |
-//! | `link` | whoever owns the list that it is in | |
 //! | `ticket` | the goroutine and those who unpark it | while it lives |
 //! | `join` | see `protocol::join` | |
 //! | `reason`, `since`, `wait_site` | the goroutine | before it parks |
@@ -19,12 +18,11 @@
 use super::local::Locals;
 use super::m::M;
 use super::protocol::g_state::GState;
-use super::protocol::global_queue::Linked;
 use super::protocol::join::JoinWord;
 use super::task::{Storage, Task};
 use crate::context;
 use crate::prim::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::Location;
 use std::ptr;
 
@@ -33,8 +31,8 @@ use std::ptr;
 pub(crate) struct Ext {
     /// The M that it must run on, while the flag `PINNED` is set.
     pub(crate) pinned: Cell<Option<&'static M>>,
-    /// Its `goroutine_local!` values.
-    pub(crate) locals: RefCell<Locals>,
+    /// Its `goroutine_local!` values, if it ever had one.
+    pub(crate) locals: OnceCell<Box<RefCell<Locals>>>,
 }
 
 pub(crate) type Frame = context::Frame<Ext>;
@@ -98,31 +96,20 @@ pub(crate) struct G {
     runtime: AtomicU16,
     reason: AtomicU8,
     flags: AtomicU8,
-    link: AtomicPtr<G>,
     /// The id, shifted left by two, and the token of `thread::park`.
     pub(crate) ticket: AtomicU64,
     task: AtomicPtr<Task>,
     frame: AtomicPtr<Frame>,
-    site: AtomicPtr<Location<'static>>,
-    parent: AtomicU64,
     pub(crate) join: JoinWord,
+    /// Begins in the first cache line, with all that a run needs.
+    pub(crate) storage: Storage,
     since: AtomicU64,
     wait_site: AtomicPtr<Location<'static>>,
-    pub(crate) storage: Storage,
+    site: AtomicPtr<Location<'static>>,
+    parent: AtomicU64,
 }
 
 const _: () = assert!(size_of::<G>() == 128);
-
-impl Linked for G {
-    fn link(&self) -> &AtomicPtr<G> {
-        &self.link
-    }
-
-    fn from_link(link: *mut G) -> Option<&'static G> {
-        // SAFETY: only Gs are linked, and the memory of a G is never unmapped.
-        unsafe { link.as_ref() }
-    }
-}
 
 /// What a spawner says of a new goroutine.
 pub(crate) struct Birth {

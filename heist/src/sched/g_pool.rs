@@ -5,15 +5,15 @@
 //! a million goroutines spawned at once touch 128 MB of fresh memory, and a
 //! fault for each 4 KiB of it would cost more than the spawning.
 //!
-//! Blocks are handed to Ps and taken back in chains, so that the lock is rare;
-//! a P reuses the block that it freed last.
+//! Blocks are handed to Ps and taken back in batches, so that the lock is rare; a
+//! P reuses the block that it freed last. Free blocks are kept as pointers, not
+//! linked through themselves, so that taking one does not wait for its memory.
 
 use super::g::G;
 use super::protocol::g_state::Status;
-use super::protocol::global_queue::{Chain, Linked};
 use crate::prim::atomic::{AtomicUsize, Ordering};
 use crate::prim::lock::{Lock, Rank};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::ptr;
 
@@ -25,7 +25,7 @@ const HUGE_PAGE: usize = 2 << 20;
 const BATCH: usize = 64;
 
 struct Pool {
-    free: Chain<G>,
+    free: Vec<&'static G>,
     /// All blocks that were ever handed out, by chunk.
     chunks: Vec<&'static [G]>,
     /// How many blocks of the last chunk were handed out.
@@ -33,7 +33,7 @@ struct Pool {
 }
 
 static POOL: Lock<Pool> =
-    Lock::new(Rank::Gs, Pool { free: Chain::new(), chunks: Vec::new(), used: 0 });
+    Lock::new(Rank::Gs, Pool { free: Vec::new(), chunks: Vec::new(), used: 0 });
 
 impl Pool {
     fn take(&mut self) -> io::Result<&'static G> {
@@ -123,21 +123,23 @@ pub(crate) fn put(g: &'static G) {
     POOL.lock().free.push(g);
 }
 
+/// Blocks that a P keeps.
+const CACHE: usize = 2 * BATCH;
+
 /// The free blocks of a P, last in, first out.
 pub(crate) struct Cache {
-    head: Cell<Option<&'static G>>,
     /// Atomic for reports; written by the holder of the P only.
     len: AtomicUsize,
-    /// Blocks that were never used, in order of address.
-    fresh: RefCell<Chain<G>>,
+    free: [Cell<Option<&'static G>>; CACHE],
 }
 
 impl Cache {
     pub(crate) fn new() -> Self {
-        Cache { head: Cell::new(None), len: AtomicUsize::new(0), fresh: RefCell::new(Chain::new()) }
+        Cache { len: AtomicUsize::new(0), free: [const { Cell::new(None) }; CACHE] }
     }
 
-    /// How many blocks were used before and are free now.
+    /// How many there are.
+    #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
@@ -149,59 +151,58 @@ impl Cache {
 
     #[inline]
     pub(crate) fn take(&self) -> io::Result<&'static G> {
-        match self.head.get() {
-            Some(g) => {
-                self.head.set(G::from_link(g.link().load(Ordering::Relaxed)));
-                self.set_len(self.len() - 1);
-                Ok(g)
-            }
-            None => self.take_fresh(),
+        let len = self.len();
+        if len > 0
+            && let Some(g) = self.free[(len - 1) % CACHE].get()
+        {
+            self.set_len(len - 1);
+            return Ok(g);
         }
+        self.refill()
     }
 
-    #[inline(never)]
-    fn take_fresh(&self) -> io::Result<&'static G> {
-        let mut fresh = self.fresh.borrow_mut();
-        if fresh.len() == 0 {
-            let mut pool = POOL.lock();
-            fresh.push(pool.take()?);
-            while fresh.len() < BATCH {
-                match pool.take() {
-                    Ok(g) => fresh.push(g),
-                    Err(_) => break,
-                }
-            }
+    #[cold]
+    fn refill(&self) -> io::Result<&'static G> {
+        let mut pool = POOL.lock();
+        let g = pool.take()?;
+        // The rest in reverse, so that they come out in order of address.
+        let more: Vec<_> = std::iter::from_fn(|| pool.take().ok()).take(BATCH - 1).collect();
+        for (cell, g) in self.free.iter().zip(more.iter().rev()) {
+            cell.set(Some(g));
         }
-        fresh.pop().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        self.set_len(more.len());
+        Ok(g)
     }
 
     #[inline]
     pub(crate) fn put(&self, g: &'static G) {
-        if self.len() >= 2 * BATCH {
-            self.spill(BATCH);
+        let len = self.len();
+        if len == CACHE {
+            return self.put_slowly(g);
         }
-        let next = self.head.replace(Some(g));
-        g.link().store(
-            next.map_or(ptr::null_mut(), |g| ptr::from_ref(g).cast_mut()),
-            Ordering::Relaxed,
-        );
-        self.set_len(self.len() + 1);
+        self.free[len % CACHE].set(Some(g));
+        self.set_len(len + 1);
     }
 
     #[cold]
+    fn put_slowly(&self, g: &'static G) {
+        self.spill(BATCH);
+        self.put(g);
+    }
+
+    /// The `n` that were not used for longest go to the pool.
     fn spill(&self, n: usize) {
-        let chain: Chain<G> =
-            std::iter::from_fn(|| if self.len() > 0 { self.take().ok() } else { None })
-                .take(n)
-                .collect();
-        POOL.lock().free.append(chain);
+        POOL.lock().free.extend(self.free[..n].iter().filter_map(Cell::get));
+        let left = self.len() - n;
+        for i in 0..left {
+            self.free[i].set(self.free[n + i].get());
+        }
+        self.set_len(left);
     }
 
     /// Gives everything back.
     pub(crate) fn flush(&self) {
-        self.spill(usize::MAX);
-        let fresh = self.fresh.replace(Chain::new());
-        POOL.lock().free.append(fresh);
+        self.spill(self.len());
     }
 }
 
@@ -218,7 +219,7 @@ mod tests {
         addresses.dedup();
         assert_eq!(addresses.len(), gs.len(), "each block is given out once");
         gs.iter().for_each(|g| cache.put(g));
-        assert!(cache.len() <= 2 * BATCH + 1);
+        assert!(cache.len() <= CACHE);
         assert!(ptr::eq(cache.take().unwrap(), gs[gs.len() - 1]));
         cache.put(gs[gs.len() - 1]);
         cache.flush();

@@ -9,7 +9,6 @@ use super::g::{G, flag};
 use super::m::{Inside, M};
 use super::p::{Held, P};
 use super::protocol::g_state::{Park, Status};
-use super::protocol::global_queue::Chain;
 use super::wake;
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
     }
     let pinned_before = pin(g, m);
     g.state.become_(Status::Runnable);
-    if sched.put_global([g].into_iter().collect()) {
+    if sched.put_global([g]) {
         wait_for_p(m, g);
     } else {
         g.state.become_(Status::Running);
@@ -87,15 +86,15 @@ fn unpin(g: &'static G, pinned_before: bool) {
 }
 
 /// Empties the queue of a P that nobody holds.
-pub(crate) fn drain(p: &'static P) -> Chain<G> {
+pub(crate) fn drain(p: &'static P) -> Vec<&'static G> {
     // SAFETY: the caller took the P from its M, or is the only thread left.
     let p = unsafe { Held::new(p) };
-    let mut chain = Chain::new();
+    let mut queued = Vec::new();
     for _ in 0..2 {
         while let Some(popped) = p.runq.pop() {
-            chain.push(popped.item);
+            queued.push(popped.item);
         }
         p.runq.turn();
     }
-    chain
+    queued
 }

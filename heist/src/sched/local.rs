@@ -62,7 +62,7 @@ fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> Option<R> {
         Some(g) => {
             // SAFETY: the goroutine runs, and it is the caller.
             let Ext { locals, .. } = &unsafe { g.frame() }?.ext;
-            Some(f(&mut locals.borrow_mut()))
+            Some(f(&mut locals.get_or_init(Box::default).borrow_mut()))
         }
         None => THREAD.try_with(|locals| f(&mut locals.borrow_mut())).ok(),
     }
@@ -72,11 +72,8 @@ fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> Option<R> {
 #[inline]
 pub(crate) fn drop_all(g: &'static G) {
     // SAFETY: the goroutine runs, and it is the caller.
-    if let Some(frame) = unsafe { g.frame() } {
-        let locals = &frame.ext.locals;
-        if !locals.borrow().values.is_empty() {
-            drop_values(locals);
-        }
+    if let Some(locals) = unsafe { g.frame() }.and_then(|frame| frame.ext.locals.get()) {
+        drop_values(locals);
         locals.borrow_mut().closed = true;
     }
 }

@@ -39,11 +39,13 @@ pub(crate) struct M {
 }
 
 /// A pointer-sized word that holds a `&'static T` or nothing.
+#[inline(always)]
 fn load<T>(word: &AtomicPtr<T>) -> Option<&'static T> {
     // SAFETY: `store` puts only `&'static T` there.
     unsafe { word.load(Ordering::Acquire).as_ref() }
 }
 
+#[inline(always)]
 fn store<T>(word: &AtomicPtr<T>, value: Option<&'static T>) {
     word.store(value.map_or(ptr::null_mut(), |v| ptr::from_ref(v).cast_mut()), Ordering::Release);
 }

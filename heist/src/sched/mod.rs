@@ -5,7 +5,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `g`, `g_pool`, `task`, `names`, `local` | a goroutine: its block, its memory, its closure and result, its name, its values |
+//! | `g`, `g_pool`, `task`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, its stack, its name, its values |
 //! | `p`, `m`, `sched` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
 //! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
@@ -20,6 +20,9 @@ pub(crate) mod protocol;
 pub(crate) mod exec;
 #[cfg(not(loom))]
 pub(crate) mod find;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
+pub(crate) mod frames;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: links and static references kept as pointers
 pub(crate) mod g;

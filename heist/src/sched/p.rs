@@ -4,6 +4,7 @@
 //! holds it: those fields are in [`Own`] and are reached through [`Held`], which
 //! only the holder can have. What thieves, sysmon and reports read is atomic.
 
+use super::frames::Frames;
 use super::g::G;
 use super::g_pool;
 use super::m::M;
@@ -60,7 +61,7 @@ impl Count {
 /// What only the holder touches.
 pub(crate) struct Own {
     pub(crate) gs: g_pool::Cache,
-    pub(crate) stacks: stacks::Cache,
+    pub(crate) frames: Frames,
     rng: OnceCell<Rng>,
     /// Ids that were reserved and not yet given out.
     ids: Cell<(u64, u64)>,
@@ -72,6 +73,10 @@ pub(crate) struct Own {
     pub(crate) now: Cell<u64>,
     /// The prediction that new goroutines start with (see `wake`).
     pub(crate) birth_score: Cell<u8>,
+    /// The local queue was full since the running goroutine last looked.
+    pub(crate) overflowed: Cell<bool>,
+    /// The tick in which the queue was full first, and when that was.
+    pub(crate) overflow_since: Cell<(u32, u64)>,
     /// How many runnexts ran in a row, and since when.
     pub(crate) streak: Cell<u32>,
     pub(crate) slice_start: Cell<u64>,
@@ -108,13 +113,15 @@ impl P {
             counters: Counters::default(),
             own: Own {
                 gs: g_pool::Cache::new(),
-                stacks: stacks::Cache::new(),
+                frames: Frames::new(),
                 rng: OnceCell::new(),
                 ids: Cell::new((0, 0)),
                 woke_for_next: Cell::new(false),
                 advertised: Cell::new(false),
                 now: Cell::new(0),
                 birth_score: Cell::new(super::wake::UNDECIDED),
+                overflowed: Cell::new(false),
+                overflow_since: Cell::new((0, 0)),
                 streak: Cell::new(0),
                 slice_start: Cell::new(0),
             },
@@ -194,7 +201,7 @@ impl Held {
     /// Makes the P new for another runtime.
     pub(crate) fn reset(&self, class: stacks::Class) {
         self.own().gs.flush();
-        self.own().stacks.reset(class);
+        self.own().frames.reset(class);
         self.own().woke_for_next.set(false);
         self.own().advertised.set(false);
         self.own().birth_score.set(super::wake::UNDECIDED);

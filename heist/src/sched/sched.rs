@@ -9,7 +9,7 @@ use super::g::G;
 use super::m::M;
 use super::mask::{MAX_PROCS, Mask};
 use super::p::{Held, P};
-use super::protocol::global_queue::{Chain, batch_size};
+use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
 use super::protocol::run_queue::CAPACITY;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -60,9 +60,9 @@ pub(crate) struct Config {
 /// What the scheduler's lock protects.
 pub(crate) struct Shared {
     /// The global run queue.
-    pub(crate) runq: Chain<G>,
+    pub(crate) runq: GlobalQueue<G>,
     /// Goroutines that run only when a P would go idle.
-    pub(crate) idle_runq: Chain<G>,
+    pub(crate) idle_runq: GlobalQueue<G>,
     /// Last in, first out: the P that went idle last has warm caches.
     pub(crate) idle_ps: Vec<&'static P>,
     /// Last in, first out, so that the others can end.
@@ -181,8 +181,8 @@ impl Sched {
             shared: Lock::new(
                 Rank::Sched,
                 Shared {
-                    runq: Chain::new(),
-                    idle_runq: Chain::new(),
+                    runq: GlobalQueue::new(),
+                    idle_runq: GlobalQueue::new(),
                     idle_ps: Vec::new(),
                     idle_ms: Vec::new(),
                     free_ms: Vec::new(),
@@ -295,17 +295,21 @@ impl Sched {
     /// Queues goroutines at the tail of the global queue. False if the runtime
     /// is closed: they will not run.
     #[must_use]
-    pub(crate) fn put_global(&self, chain: Chain<G>) -> bool {
+    pub(crate) fn put_global(&self, gs: impl IntoIterator<Item = &'static G>) -> bool {
         let mut shared = self.shared.lock();
         if shared.closed {
             return false;
         }
-        self.put_global_locked(&mut shared, chain);
+        self.put_global_locked(&mut shared, gs);
         true
     }
 
-    pub(crate) fn put_global_locked(&self, shared: &mut Guard<'_, Shared>, chain: Chain<G>) {
-        shared.runq.append(chain);
+    pub(crate) fn put_global_locked(
+        &self,
+        shared: &mut Guard<'_, Shared>,
+        gs: impl IntoIterator<Item = &'static G>,
+    ) {
+        shared.runq.append(gs);
         self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
     }
 
@@ -325,19 +329,14 @@ impl Sched {
         if p.runq.room_for_yielded() < HALF
             && let Some(half) = p.runq.take_half_of_yielded()
         {
-            shared.runq.append(half.iter().collect());
+            shared.runq.append(half.iter());
         }
         let room = p.runq.room_for_yielded().min(HALF);
-        for _ in 0..batch_size(shared.runq.len(), self.procs() as usize, room) {
-            match shared.runq.pop() {
-                Some(g) => {
-                    if p.runq.push_yielded(g).is_err() {
-                        fatal!("a ring with {room} free slots is full");
-                    }
-                }
-                None => fatal!("global runq empty with non-zero runqsize"),
+        shared.runq.take_batch(self.procs() as usize, room, |g| {
+            if p.runq.push_yielded(g).is_err() {
+                fatal!("a ring with {room} free slots is full");
             }
-        }
+        });
         self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
     }
 

@@ -20,7 +20,6 @@ use super::exec;
 use super::g::G;
 use super::m::{self, M};
 use super::protocol::g_state::{Park, Status};
-use super::protocol::global_queue::Chain;
 use super::protocol::join::Finish;
 use super::sched::Sched;
 use super::task::Shutdown;
@@ -136,8 +135,8 @@ fn stop_everything(sched: &'static Sched) {
         let mut shared = sched.shared.lock();
         shared.closed = true;
         // The goroutines in them are found by their state.
-        shared.runq = Chain::new();
-        shared.idle_runq = Chain::new();
+        shared.runq.clear();
+        shared.idle_runq.clear();
         sched.runq_size.store(0, Ordering::SeqCst);
         sched.idle_runq_size.store(0, Ordering::SeqCst);
         std::mem::take(&mut shared.idle_ms)
@@ -242,15 +241,16 @@ fn unwind_one(sched: &'static Sched, m: &'static M, g: &'static G) -> bool {
             let asked = unsafe { g.frame().map(|frame| frame.resume(Resume::Unwind)) };
             m.set_curg(None);
             match asked {
-                Some(None) => break,
+                Some(Some(Suspend::Done)) => break,
                 Some(Some(Suspend::Park)) => match g.state.park() {
                     Park::Parked | Park::Notified => {}
                 },
                 Some(Some(Suspend::Yield)) => g.state.become_(Status::Runnable),
-                None => fatal!("a goroutine lost its stack"),
+                None | Some(None) => fatal!("a goroutine lost its stack"),
             }
         }
-        crate::stacks::release(exec::take_stack(g));
+        // SAFETY: it is done, and nobody else has it.
+        crate::stacks::release(unsafe { super::g::Frame::retire(exec::take_frame(g)) });
     }
     sched.foreign_finished.fetch_add(1, Ordering::Relaxed);
     g.state.forget_notification();

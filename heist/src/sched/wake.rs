@@ -27,7 +27,6 @@
 use super::g::G;
 use super::m::{Inside, M};
 use super::p::{Held, P};
-use super::protocol::global_queue::Chain;
 use super::protocol::idle::Wake;
 use super::sched::{Sched, Shared};
 use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
@@ -90,9 +89,10 @@ pub(crate) fn put_yielded(sched: &'static Sched, p: Held, g: &'static G) {
 #[cold]
 fn overflow(sched: &'static Sched, p: Held, g: &'static G) {
     p.counters.overflows.bump();
+    p.own().overflowed.set(true);
     loop {
         if let Some(half) = p.runq.take_half() {
-            return to_global(sched, half.iter().chain([g]).collect());
+            return to_global(sched, half.iter().chain([g]));
         }
         // Thieves were faster: there is room now.
         if p.runq.push(g).is_ok() {
@@ -106,7 +106,7 @@ fn overflow_yielded(sched: &'static Sched, p: Held, g: &'static G) {
     p.counters.overflows.bump();
     loop {
         if let Some(half) = p.runq.take_half_of_yielded() {
-            return to_global(sched, half.iter().chain([g]).collect());
+            return to_global(sched, half.iter().chain([g]));
         }
         if p.runq.push_yielded(g).is_ok() {
             return;
@@ -114,15 +114,15 @@ fn overflow_yielded(sched: &'static Sched, p: Held, g: &'static G) {
     }
 }
 
-fn to_global(sched: &'static Sched, chain: Chain<G>) {
+fn to_global(sched: &'static Sched, gs: impl Iterator<Item = &'static G>) {
     // A closed runtime drops what is queued: shutdown finds the goroutines by
     // their state, not by their queue.
-    let _ = sched.put_global(chain);
+    let _ = sched.put_global(gs);
 }
 
-/// Queues goroutines from outside: a thread without a P, or another runtime.
-pub(crate) fn inject(sched: &'static Sched, chain: Chain<G>) {
-    if sched.put_global(chain) {
+/// Queues a goroutine from outside: a thread without a P, or another runtime.
+pub(crate) fn inject(sched: &'static Sched, g: &'static G) {
+    if sched.put_global([g]) {
         // The queue's size was stored with SeqCst; this makes it a fence.
         fence(Ordering::SeqCst);
         wake_p(sched);
@@ -136,7 +136,7 @@ pub(crate) fn inject_idle(sched: &'static Sched, g: &'static G) {
         if shared.closed {
             return;
         }
-        shared.idle_runq.push(g);
+        shared.idle_runq.append([g]);
         sched.idle_runq_size.store(shared.idle_runq.len(), Ordering::SeqCst);
     }
     fence(Ordering::SeqCst);
@@ -283,8 +283,8 @@ fn no_thread(
         sched.put_idle_p(&mut shared, p);
     } else {
         // A P that was handed off with work: the work goes where all see it.
-        let chain = super::in_place::drain(p);
-        sched.put_global_locked(&mut shared, chain);
+        let queued = super::in_place::drain(p);
+        sched.put_global_locked(&mut shared, queued);
         sched.put_idle_p(&mut shared, p);
     }
     if searching {

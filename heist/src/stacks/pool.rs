@@ -1,25 +1,20 @@
-//! The pool of free stacks, and the cache of a P before it.
+//! The pool of free stacks.
 //!
-//! Last in, first out everywhere: the stack that was used last has its pages
-//! committed and perhaps in the cache. A P serves itself from its cache without
-//! a lock; the pool trades with it in batches. Stacks that lie in the pool for
-//! long have their pages given back ([`trim`]); the mappings themselves are kept
+//! Last in, first out: the stack that was used last has its pages committed and
+//! perhaps in the cache. (A P has a cache of its own before this one, of frames
+//! on their stacks: `sched::frames`.) Stacks that lie in the pool for long have their pages given back ([`trim`]); the mappings themselves are kept
 //! for the next burst, since addresses are free and the kernel's work to make
 //! them is not.
 
 use super::{Class, Stack, StackError, map};
 use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
-use std::cell::{Cell, RefCell};
 
 /// Bytes reserved at a time, for classes that fit.
 const SLAB: usize = 64 << 20;
 
 /// Stacks at least this large are mapped and unmapped one by one.
 const SINGLE: usize = 32 << 20;
-
-/// Stacks that a P keeps.
-const CACHE: usize = 64;
 
 /// How long a free stack may keep its pages.
 const WARM: u64 = 1_000_000_000;
@@ -74,12 +69,26 @@ pub(crate) fn acquire(class: Class) -> Result<Stack, StackError> {
 
 /// Gives a stack back. Nothing on it is alive.
 pub(crate) fn release(stack: Stack) {
-    if stack.class.size() >= SINGLE {
+    release_all([stack]);
+}
+
+/// Gives stacks back, the one that was used last at the end.
+pub(crate) fn release_all(stacks: impl IntoIterator<Item = Stack>) {
+    let since = clock::now();
+    let mut large = Vec::new();
+    {
+        let mut shelves = SHELVES.lock();
+        for stack in stacks {
+            if stack.class.size() >= SINGLE {
+                large.push(stack);
+            } else {
+                let free = Free { top: stack.top, since, trimmed: false };
+                shelves[stack.class.0 as usize].free.push(free);
+            }
+        }
+    }
+    for stack in large {
         map::unmap(stack.top - stack.class.size(), stack.class.size());
-    } else {
-        let since = clock::now();
-        let free = Free { top: stack.top, since, trimmed: false };
-        SHELVES.lock()[stack.class.0 as usize].free.push(free);
     }
 }
 
@@ -110,74 +119,6 @@ pub(crate) fn trim() {
     }
 }
 
-/// The stacks that a P keeps for itself, all of one class.
-pub(crate) struct Cache {
-    class: Cell<Class>,
-    free: RefCell<Vec<Stack>>,
-}
-
-impl Cache {
-    pub(crate) fn new() -> Self {
-        Cache { class: Cell::new(Class::default_class()), free: RefCell::new(Vec::new()) }
-    }
-
-    /// Empties the cache, which from now on keeps stacks of `class`.
-    pub(crate) fn reset(&self, class: Class) {
-        self.free.borrow_mut().drain(..).for_each(release);
-        self.class.set(class);
-    }
-
-    /// A stack of the cache's class.
-    #[inline]
-    pub(crate) fn take(&self) -> Result<Stack, StackError> {
-        if let Some(stack) = self.free.borrow_mut().pop() {
-            return Ok(stack);
-        }
-        self.refill()
-    }
-
-    #[cold]
-    fn refill(&self) -> Result<Stack, StackError> {
-        let class = self.class.get();
-        if class.size() >= SINGLE {
-            return acquire(class);
-        }
-        let mut free = self.free.borrow_mut();
-        let mut shelves = SHELVES.lock();
-        let shelf = &mut shelves[class.0 as usize];
-        let stack = shelf.take(class)?;
-        // Only used ones in bulk: a fresh one costs a system call, and perhaps
-        // nobody needs it.
-        let from = shelf.free.len().saturating_sub(CACHE / 2 - 1);
-        free.extend(shelf.free.drain(from..).map(|f| Stack { top: f.top, class }));
-        Ok(stack)
-    }
-
-    /// Gives a stack back.
-    #[inline]
-    pub(crate) fn put(&self, stack: Stack) {
-        if stack.class != self.class.get() || stack.class.size() >= SINGLE {
-            return release(stack);
-        }
-        let mut free = self.free.borrow_mut();
-        if free.len() >= CACHE {
-            Self::spill(&mut free);
-        }
-        free.push(stack);
-    }
-
-    /// The half that was not used for longest goes to the pool.
-    #[cold]
-    fn spill(free: &mut Vec<Stack>) {
-        let since = clock::now();
-        let mut shelves = SHELVES.lock();
-        for stack in free.drain(..CACHE / 2) {
-            let free = Free { top: stack.top, since, trimmed: false };
-            shelves[stack.class.0 as usize].free.push(free);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,21 +135,6 @@ mod tests {
         assert_eq!(again.top(), top_b);
         assert_ne!(again.top(), top_a);
         release(again);
-    }
-
-    #[test]
-    fn a_cache_serves_and_spills() {
-        let cache = Cache::new();
-        cache.reset(Class::for_usable(70 << 10).unwrap());
-        let stacks: Vec<Stack> = (0..3 * CACHE).map(|_| cache.take().unwrap()).collect();
-        let mut tops: Vec<usize> = stacks.iter().map(Stack::top).collect();
-        tops.sort_unstable();
-        tops.dedup();
-        assert_eq!(tops.len(), 3 * CACHE, "each stack is given out once");
-        stacks.into_iter().for_each(|s| cache.put(s));
-        assert!(cache.free.borrow().len() <= CACHE);
-        cache.reset(Class::default_class());
-        assert!(cache.free.borrow().is_empty());
     }
 
     #[test]

@@ -129,7 +129,17 @@ fn free(g: &'static G) {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        match self.g.join.detach() {
+        let detached = match Inside::enter() {
+            // An exchange here waits for the memory of a new goroutine, which
+            // is in no cache when many are spawned: 15 ns of 100.
+            Some(inside)
+                if inside.sched().procs() == 1 && inside.sched().slot() == self.g.runtime() =>
+            {
+                self.g.join.detach_alone()
+            }
+            _ => self.g.join.detach(),
+        };
+        match detached {
             Detach::GoroutineOwns => {}
             Detach::Done => {
                 if self.g.has(flag::OUTCOME) {

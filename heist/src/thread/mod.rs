@@ -72,6 +72,7 @@ enum Repr {
 }
 
 impl Thread {
+    #[inline]
     fn of(g: &'static G, name: Option<Arc<str>>) -> Thread {
         Thread(Repr::Goroutine { g, id: g.id(), name })
     }
@@ -174,6 +175,7 @@ pub fn available_parallelism() -> std::io::Result<std::num::NonZeroUsize> {
 ///     }
 /// });
 /// ```
+#[inline]
 pub fn yield_now() {
     parking::yield_now();
 }

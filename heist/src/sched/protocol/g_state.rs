@@ -74,20 +74,32 @@ impl Status {
             other => fatal!("goroutine status {other} does not exist"),
         }
     }
+}
 
-    /// Whether the table above has this transition.
-    pub(crate) fn may_become(self, to: Status) -> bool {
+impl Status {
+    /// The statuses that may become this one, a bit each.
+    #[inline(always)]
+    const fn predecessors(self) -> u32 {
+        const fn bit(status: Status) -> u32 {
+            1 << status as u32
+        }
         use Status::{Dead, Idle, Preempted, Runnable, Running, Syscall, Waiting};
-        matches!(
-            (self, to),
-            (Idle | Dead, Runnable)
-                | (Runnable, Running | Dead)
-                | (Running, Runnable | Waiting | Syscall | Preempted | Dead)
-                | (Waiting, Runnable | Dead)
-                | (Syscall, Running | Runnable)
-                | (Preempted, Runnable)
-        )
+        match self {
+            Idle => 0,
+            Runnable => {
+                bit(Idle) | bit(Dead) | bit(Running) | bit(Waiting) | bit(Syscall) | bit(Preempted)
+            }
+            Running => bit(Runnable) | bit(Syscall),
+            Syscall | Waiting | Preempted => bit(Running),
+            Dead => bit(Runnable) | bit(Running) | bit(Waiting),
+        }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn bad_transition(word: u32, to: Status) -> ! {
+    fatal!("bad goroutine transition: {word:#x} to {to:?}")
 }
 
 /// What the M does after [`GState::park`].
@@ -117,7 +129,7 @@ pub(crate) struct GState {
 }
 
 impl GState {
-    #[cfg(any(loom, test))]
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
         GState { word: AtomicU32::new(Status::Idle as u32) }
     }
@@ -133,11 +145,12 @@ impl GState {
     ///
     /// Relaxed: the queue that carries the G from one owner to the next orders
     /// the two.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn become_(&self, to: Status) {
         let word = self.word.load(Ordering::Relaxed);
-        if !Status::of(word).may_become(to) || word & NOTIFIED != 0 {
-            fatal!("bad goroutine transition: {word:#x} to {to:?}");
+        // Where it may come from, as a set of bits, is known to the compiler.
+        if word > STATUS || to.predecessors() >> word & 1 == 0 {
+            bad_transition(word, to);
         }
         self.word.store(to as u32, Ordering::Relaxed);
     }
@@ -226,10 +239,11 @@ mod tests {
     fn only_the_transitions_of_the_table_are_legal() {
         let all = [Idle, Runnable, Running, Syscall, Waiting, Dead, Preempted];
         let legal = all.iter().flat_map(|a| all.iter().map(move |b| (*a, *b)));
-        assert_eq!(legal.filter(|(a, b)| a.may_become(*b)).count(), 14);
-        assert!(!Waiting.may_become(Running), "a woken goroutine goes through a queue");
-        assert!(!Dead.may_become(Running));
-        assert!(!Runnable.may_become(Waiting));
+        let may_become = |a: Status, b: Status| b.predecessors() >> a as u32 & 1 == 1;
+        assert_eq!(legal.filter(|(a, b)| may_become(*a, *b)).count(), 14);
+        assert!(!may_become(Waiting, Running), "a woken goroutine goes through a queue");
+        assert!(!may_become(Dead, Running));
+        assert!(!may_become(Runnable, Waiting));
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub(crate) struct JoinWord {
 }
 
 impl JoinWord {
-    #[cfg(any(loom, test))]
+    #[cfg(all(loom, test))]
     pub(crate) fn new() -> Self {
         JoinWord { word: AtomicUsize::new(EMPTY) }
     }
@@ -81,7 +81,12 @@ impl JoinWord {
         // is visible to whoever sees DONE. Acquire: pairs with `detach`.
         match self.word.swap(DONE, Ordering::AcqRel) {
             EMPTY => Finish::HandleOwns,
-            DETACHED => Finish::Detached,
+            DETACHED => {
+                // The block may run once more, to drop its result, and will
+                // finish again.
+                self.word.store(DETACHED, Ordering::Relaxed);
+                Finish::Detached
+            }
             DONE => fatal!("a goroutine finished twice"),
             waiter => match NonZeroUsize::new(waiter) {
                 Some(waiter) => Finish::Wake(waiter),
@@ -106,15 +111,24 @@ impl JoinWord {
     #[inline]
     pub(crate) fn detach(&self) -> Detach {
         // Release: what the handle did happens before the block is freed.
-        // Acquire: pairs with `finish`, to drop the result.
-        let mut word = self.word.load(Ordering::Relaxed);
-        loop {
-            match self.word.compare_exchange(word, DETACHED, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(DONE) => return Detach::Done,
-                Ok(_) => return Detach::GoroutineOwns,
-                Err(now) => word = now,
-            }
+        // Acquire: pairs with `finish`, to drop the result. If it is done, the
+        // block is the handle's and the word of no further use.
+        match self.word.swap(DETACHED, Ordering::AcqRel) {
+            DONE => Detach::Done,
+            _ => Detach::GoroutineOwns,
         }
+    }
+
+    /// Like [`detach`](Self::detach), by a caller that holds the only P: nobody
+    /// can finish a goroutine meanwhile, so no read-modify-write is needed.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn detach_alone(&self) -> Detach {
+        if self.word.load(Ordering::Acquire) == DONE {
+            return Detach::Done;
+        }
+        self.word.store(DETACHED, Ordering::Relaxed);
+        Detach::GoroutineOwns
     }
 
     /// A waiter no longer wants to sleep. `Done` if the goroutine has ended, and

@@ -40,7 +40,7 @@ pub(crate) enum Entry {
 }
 
 /// What a retake achieved.
-#[cfg_attr(not(any(test, loom)), expect(dead_code, reason = "sysmon retakes Ps once it preempts"))]
+#[allow(dead_code)] // sysmon retakes Ps once it preempts
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Retake {
@@ -105,7 +105,7 @@ impl Lease {
     }
 
     /// Tries to take the P from the M. One caller at a time.
-    #[cfg_attr(not(any(test, loom)), expect(dead_code, reason = "as `Retake`"))]
+    #[allow(dead_code)] // as `Retake`
     pub(crate) fn retake(&self) -> Retake {
         use crate::prim::atomic::heavy_barrier;
         self.claim.store(ASKED, Ordering::Relaxed);

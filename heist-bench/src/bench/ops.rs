@@ -1,0 +1,285 @@
+//! What single operations of heist's scheduler cost.
+
+use super::gate::HeistGate;
+use super::{Benchmark, Peer, Round, heist_runtime};
+use crate::session::{Case, Session};
+use crate::stats::Summary;
+use crate::table::Column::{Left, Right};
+use crate::table::{Table, number, plural};
+use heist::thread::{self, Thread};
+use std::hint::spin_loop;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+pub(super) const BENCHMARK: Benchmark =
+    Benchmark { name: "ops", about: "heist only: ns of single scheduler operations", run };
+
+/// An operation.
+#[derive(Debug)]
+pub(super) struct Op {
+    pub(super) name: &'static str,
+    about: &'static str,
+    /// How many of them make a round.
+    iterations: u64,
+    /// Does so many of them and says how long that took. It makes its own
+    /// runtime and warms it up, neither of which counts.
+    pub(super) run: fn(iterations: u64) -> Duration,
+}
+
+/// All of them. An operation that is not in the public interface is measured by
+/// a function that heist exports for that purpose: its place is a line here.
+pub(super) const OPS: &[Op] = &[
+    Op {
+        name: "spawn",
+        about: "spawn, run and finish, 100 at a time, 1 proc",
+        iterations: 200_000,
+        run: spawn,
+    },
+    Op {
+        name: "spawn_join",
+        about: "spawn one, which is the next to run, and join it, 1 proc",
+        iterations: 200_000,
+        run: spawn_join,
+    },
+    Op {
+        name: "yield_alone",
+        about: "yield with nobody else there, 1 proc",
+        iterations: 500_000,
+        run: yield_alone,
+    },
+    Op {
+        name: "yield",
+        about: "yield to another that yields too, 1 proc",
+        iterations: 500_000,
+        run: yield_to_other,
+    },
+    Op {
+        name: "park_unpark",
+        about: "unpark another, park, be unparked: a round trip, 1 proc",
+        iterations: 200_000,
+        run: |iterations| ping_pong(1, iterations),
+    },
+    Op {
+        name: "park_unpark_2",
+        about: "the same round trip, 2 procs",
+        iterations: 100_000,
+        run: |iterations| ping_pong(2, iterations),
+    },
+    Op {
+        name: "scope",
+        about: "thread::scope with two goroutines in it, 1 proc",
+        iterations: 100_000,
+        run: scope,
+    },
+    Op {
+        name: "foreign",
+        about: "spawn from a foreign OS thread and join there, 1 proc",
+        iterations: 2_000,
+        run: foreign,
+    },
+    Op {
+        name: "wake_idle",
+        about: "spawn after 1 ms of idleness and compute on, until it runs elsewhere, 2 procs",
+        iterations: 50,
+        run: wake_idle,
+    },
+];
+
+/// What the names of these problems begin with.
+const PREFIX: &str = "ops:";
+
+/// The operation that a problem of that name is about.
+pub(super) fn of_problem(problem: &str) -> Option<&'static Op> {
+    named(problem.strip_prefix(PREFIX)?)
+}
+
+pub(super) fn named(name: &str) -> Option<&'static Op> {
+    OPS.iter().find(|op| op.name == name)
+}
+
+/// A round of a sampling process.
+pub(super) fn round(op: &'static Op, iterations: u64) -> Round {
+    Box::new(move || vec![(op.run)(iterations).as_nanos() as u64])
+}
+
+fn run(session: &mut Session) -> Table {
+    let rounds = session.rounds(15, 5);
+    let title = format!("ops: heist, ns per operation ({})", plural(rounds, "round"));
+    let columns = [Left("operation"), Right("median"), Right("min"), Left("")];
+    let mut table = Table::new(title, &columns);
+    let case = |op: &Op| Case {
+        problem: format!("{PREFIX}{}", op.name),
+        peer: Peer::Heist,
+        procs: 1,
+        n: (op.iterations / session.size(1, 4)).max(1),
+    };
+    let cases: Vec<Case> = OPS.iter().map(case).collect();
+    let results = session.interleave("all operations", &cases, rounds);
+    for ((op, case), result) in OPS.iter().zip(cases).zip(results) {
+        let name = op.name.to_owned();
+        let per = |nanos: u64| nanos as f64 / case.n as f64;
+        let samples = result.map(|rounds| rounds.into_iter().flatten().map(per).collect());
+        table.row(match samples.as_ref().map(|samples: &Vec<f64>| Summary::of(samples)) {
+            Ok(Some(s)) => [name, number(s.median), number(s.min), op.about.to_owned()],
+            Ok(None) => [name, String::new(), String::new(), "no samples".into()],
+            Err(reason) => [name, String::new(), String::new(), reason.clone()],
+        });
+    }
+    table
+}
+
+/// How many operations warm up. Not a share of what is measured: the count of
+/// instructions relies on a constant.
+const WARM_UP: u64 = 1000;
+
+/// Runs `work` on a goroutine of a new runtime: once to warm up, once for good.
+fn measure<W>(procs: usize, iterations: u64, work: W) -> Duration
+where
+    W: Fn(u64) + Send + Sync,
+{
+    heist_runtime(procs).run(|| {
+        work(WARM_UP);
+        let begin = Instant::now();
+        work(iterations);
+        begin.elapsed()
+    })
+}
+
+fn spawn(iterations: u64) -> Duration {
+    const BATCH: u64 = 100;
+    let gate = HeistGate::new();
+    measure(1, iterations, |n| {
+        for batch in super::batches(n, BATCH) {
+            gate.close_for_me(batch);
+            for _ in 0..batch {
+                drop(heist::go(|| gate.done()));
+            }
+            gate.wait();
+        }
+    })
+}
+
+fn spawn_join(iterations: u64) -> Duration {
+    measure(1, iterations, |n| {
+        for i in 0..n {
+            let same = heist::go(move || i).join();
+            assert_eq!(same.ok(), Some(i));
+        }
+    })
+}
+
+fn yield_alone(iterations: u64) -> Duration {
+    measure(1, iterations, |n| (0..n).for_each(|_| thread::yield_now()))
+}
+
+/// Both yield, so half of the yields are each one's.
+fn yield_to_other(iterations: u64) -> Duration {
+    measure(1, iterations, |n| {
+        let other = heist::go(move || (0..n / 2).for_each(|_| thread::yield_now()));
+        (0..n.div_ceil(2)).for_each(|_| thread::yield_now());
+        other.join().expect("no panic");
+    })
+}
+
+/// Two goroutines that pass a number back and forth.
+struct Court {
+    /// Even: the ball is on the first one's side.
+    hits: AtomicU64,
+    first: OnceLock<Thread>,
+}
+
+impl Court {
+    /// Waits for the ball to have been hit so often.
+    fn wait_for(&self, hits: u64) {
+        while self.hits.load(Ordering::Acquire) < hits {
+            thread::park();
+        }
+    }
+
+    fn hit(&self, to: &Thread) {
+        self.hits.fetch_add(1, Ordering::AcqRel);
+        to.unpark();
+    }
+}
+
+fn ping_pong(procs: usize, iterations: u64) -> Duration {
+    measure(procs, iterations, |n| {
+        let court = Court { hits: AtomicU64::new(0), first: OnceLock::new() };
+        thread::scope(|scope| {
+            let first = court.first.get_or_init(thread::current);
+            let court = &court;
+            let second = scope.spawn(move || {
+                for i in 0..n {
+                    court.wait_for(2 * i + 1);
+                    court.hit(first);
+                }
+            });
+            for i in 0..n {
+                court.hit(second.thread());
+                court.wait_for(2 * i + 2);
+            }
+        });
+    })
+}
+
+fn scope(iterations: u64) -> Duration {
+    measure(1, iterations, |n| {
+        for i in 0..n {
+            let (mut a, mut b) = (0, 0);
+            thread::scope(|scope| {
+                scope.spawn(|| a = i);
+                scope.spawn(|| b = i);
+            });
+            assert_eq!(a + b, 2 * i);
+        }
+    })
+}
+
+fn foreign(iterations: u64) -> Duration {
+    let runtime = heist_runtime(1);
+    let work = |n: u64| {
+        for i in 0..n {
+            assert_eq!(runtime.go(move || i).join().ok(), Some(i));
+        }
+    };
+    work(WARM_UP / 10);
+    let begin = Instant::now();
+    work(iterations);
+    begin.elapsed()
+}
+
+/// The sum of the times from spawn to start.
+fn wake_idle(iterations: u64) -> Duration {
+    let runtime = heist_runtime(2);
+    let latency = || {
+        std::thread::sleep(Duration::from_millis(1));
+        runtime.run(|| {
+            let begin = Instant::now();
+            let other = heist::go(move || begin.elapsed());
+            // A computation that others cannot interrupt, but not for ever: if
+            // nobody took the other one in all that time, it runs here.
+            while !other.is_finished() && begin.elapsed() < Duration::from_millis(100) {
+                spin_loop();
+            }
+            other.join().expect("no panic")
+        })
+    };
+    let latencies = |n: u64| (0..n).map(|_| latency()).sum();
+    let _warm_up: Duration = latencies(WARM_UP / 100);
+    latencies(iterations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_do_what_they_count() {
+        for op in OPS {
+            assert!((op.run)(10) > Duration::ZERO, "{}", op.name);
+            assert!(of_problem(&format!("{PREFIX}{}", op.name)).is_some());
+        }
+        assert!(of_problem("spawn").is_none());
+    }
+}

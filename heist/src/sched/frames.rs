@@ -1,0 +1,124 @@
+//! The frames that a P keeps: stacks on which the next goroutine can start at
+//! once.
+//!
+//! Last in, first out, without a lock. What overflows goes back to the pool of
+//! stacks.
+
+use super::exec;
+use super::g::Frame;
+use crate::stacks::{self, Class, StackError};
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+/// Frames that a P keeps.
+const CACHE: usize = 64;
+
+/// The cache of a P, all of one class.
+pub(crate) struct Frames {
+    class: Cell<Class>,
+    len: Cell<usize>,
+    free: [Cell<Option<NonNull<Frame>>>; CACHE],
+}
+
+impl Frames {
+    pub(crate) fn new() -> Self {
+        Frames {
+            class: Cell::new(Class::default_class()),
+            len: Cell::new(0),
+            free: [const { Cell::new(None) }; CACHE],
+        }
+    }
+
+    /// Empties the cache, which from now on keeps frames of `class`.
+    pub(crate) fn reset(&self, class: Class) {
+        self.spill(self.len.get());
+        self.class.set(class);
+    }
+
+    /// A frame of the cache's class.
+    #[inline]
+    pub(crate) fn take(&self) -> Result<NonNull<Frame>, StackError> {
+        let len = self.len.get();
+        if len > 0
+            && let Some(frame) = self.free[(len - 1) % CACHE].get()
+        {
+            self.len.set(len - 1);
+            return Ok(frame);
+        }
+        self.make()
+    }
+
+    #[cold]
+    fn make(&self) -> Result<NonNull<Frame>, StackError> {
+        Ok(exec::new_frame(stacks::acquire(self.class.get())?))
+    }
+
+    /// Takes back a frame that is done.
+    #[inline]
+    pub(crate) fn put(&self, frame: NonNull<Frame>) {
+        // SAFETY: the goroutine has ended: the caller has its frame alone.
+        let class = unsafe {
+            Frame::clear(frame);
+            frame.as_ref().class()
+        };
+        let len = self.len.get();
+        if len == CACHE || class != self.class.get() {
+            return self.put_slowly(frame, class);
+        }
+        self.free[len % CACHE].set(Some(frame));
+        self.len.set(len + 1);
+    }
+
+    #[cold]
+    fn put_slowly(&self, frame: NonNull<Frame>, class: Class) {
+        if class != self.class.get() {
+            // SAFETY: as in `put`.
+            return stacks::release(unsafe { Frame::retire(frame) });
+        }
+        self.spill(CACHE / 2);
+        self.put(frame);
+    }
+
+    /// The `n` that were not used for longest go to the pool.
+    fn spill(&self, n: usize) {
+        let cold: Vec<_> = self.free[..n]
+            .iter()
+            .filter_map(Cell::get)
+            // SAFETY: the cache has its frames alone.
+            .map(|frame| unsafe { Frame::retire(frame) })
+            .collect();
+        stacks::release_all(cold);
+        let left = self.len.get() - n;
+        for i in 0..left {
+            self.free[i].set(self.free[n + i].get());
+        }
+        self.len.set(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_serves_and_spills() {
+        let frames = Frames::new();
+        frames.reset(Class::for_usable(70 << 10).unwrap());
+        let mut taken: Vec<_> = (0..3 * CACHE).map(|_| frames.take().unwrap()).collect();
+        let count = taken.len();
+        // Run each once, so that it is done.
+        for frame in &taken {
+            crate::sched::exec::run_nothing_on(*frame);
+        }
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!(taken.len(), count, "each frame is given out once");
+        let last = taken[count - 1];
+        taken.into_iter().for_each(|frame| frames.put(frame));
+        assert!(frames.len.get() <= CACHE);
+        assert_eq!(frames.take().unwrap(), last, "the last one back is the first one out");
+        frames.put(last);
+        frames.reset(Class::default_class());
+        assert_eq!(frames.len.get(), 0);
+    }
+}
