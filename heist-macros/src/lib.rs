@@ -6,11 +6,14 @@
 //! a function of its own, which `heist` runs as a goroutine:
 //!
 //! ```text
-//! #[heist::main(max_procs = 2)]        fn main() -> R {
-//! fn main() -> R {                         fn __heist_body() -> R { body }
+//! #[heist::main(max_procs = 2)]        fn work() -> R {
+//! fn work() -> R {                         fn __heist_body() -> R { body }
 //!     body                       ==>       ::heist::__private::main(Some(2), __heist_body)
 //! }                                    }
 //! ```
+//!
+//! What a function named `main` and a test return is reported where the body
+//! ran, and they return the exit code instead of `R`: `R` need not be `Send`.
 //!
 //! # Why a nested function, and not a closure
 //!
@@ -33,9 +36,10 @@ use proc_macro::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree}
 /// Runs a function's body as a goroutine of the default runtime, and returns
 /// what it returns.
 ///
-/// The function is most often `main`, but need not be. It may return anything:
-/// `Result` (with an error that is not `Send`, too), `ExitCode`, `impl Trait`,
-/// `!`. If the body panics, the caller of the function gets that panic, with its
+/// The function is most often `main`, but need not be. `main` may return what a
+/// program's `main` may: `Result`, with an error that is not `Send` too, or
+/// `ExitCode`. Any other function may return whatever is `Send`. If the body
+/// panics, the caller of the function gets that panic, with its
 /// payload. A goroutine may call the function too, and waits for it as for any
 /// other.
 ///
@@ -147,19 +151,19 @@ impl Kind {
     fn template(self) -> &'static str {
         match self {
             Kind::Main => {
-                "HEAD TAIL {
+                "HEAD OUTER {
                     fn INNER TAIL BODY
-                    ::heist::__private::main(MAX_PROCS, INNER)
+                    ::heist::__private::main(MAX_PROCS, VALUE)
                 }"
             }
             Kind::Test => {
                 "#[::core::prelude::v1::test]
-                HEAD TAIL {
+                HEAD OUTER {
                     fn INNER TAIL BODY
                     ::heist::__private::test(
                         MAX_PROCS,
                         ::core::concat!(::core::module_path!(), \"::\", ::core::stringify!(NAME)),
-                        INNER,
+                        VALUE,
                     )
                 }"
             }
@@ -207,12 +211,28 @@ fn wrap(kind: Kind, max_procs: TokenStream, function: Function) -> TokenStream {
     // The compiler points at the name of a function that lacks the value which
     // its return type promises: let it point at the user's.
     let inner = fill(name.span(), "__heist_body", &[]);
+    // What a program or a test returns need not be `Send` (`Box<dyn Error>` is
+    // not), so it must not leave the goroutine's thread: there it becomes the
+    // exit code that it stands for, which may. Any other function returns its
+    // value, which has to be `Send`.
+    let reports = matches!(kind, Kind::Test) || is_word(&name, "main");
+    let (outer, value) = if reports && has_return_type(&tail) {
+        let value = "|| ::std::process::Termination::report(INNER())";
+        (
+            fill(Span::call_site(), "() -> ::std::process::ExitCode", &[]),
+            fill(Span::call_site(), value, &[("INNER", inner.clone())]),
+        )
+    } else {
+        (tail.clone(), inner.clone())
+    };
     fill(
         Span::call_site(),
         kind.template(),
         &[
             ("HEAD", head),
             ("NAME", TokenTree::Ident(name).into()),
+            ("OUTER", outer),
+            ("VALUE", value),
             ("TAIL", tail),
             ("BODY", body),
             ("INNER", inner),
@@ -371,6 +391,12 @@ fn visible(stream: TokenStream) -> TokenStream {
         }
         _ => stream,
     }
+}
+
+/// Whether the tail of a function has a `->`.
+fn has_return_type(tail: &TokenStream) -> bool {
+    let trees: Vec<TokenTree> = tail.clone().into_iter().collect();
+    trees.windows(2).any(|pair| is_punct(&pair[0], '-') && is_punct(&pair[1], '>'))
 }
 
 fn is_punct(tree: &TokenTree, char: char) -> bool {

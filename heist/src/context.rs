@@ -286,7 +286,7 @@ pub(crate) fn on_thread_segment<R, F: FnOnce() -> R>(
     impl Drop for Leave {
         fn drop(&mut self) {
             crate::prim::thread::set_stack_limit(self.0);
-            self.1.take().map(stacks::release);
+            self.1.take().into_iter().for_each(stacks::release);
         }
     }
     let before = crate::prim::thread::set_stack_limit(segment.limit());

@@ -5,6 +5,7 @@
 //! same form with the goroutine's name and id. A hook of the program's own is
 //! left alone and called for every panic.
 
+use crate::prim::thread;
 use crate::sched::m;
 use crate::sched::names;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -17,7 +18,7 @@ type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send + 'static>;
 pub(crate) fn install_hook() {
     static ONCE: Once = Once::new();
     // A thread that panics may not touch the hook; the next runtime will.
-    if std::thread::panicking() {
+    if thread::panicking() {
         return;
     }
     ONCE.call_once(|| {

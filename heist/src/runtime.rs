@@ -3,7 +3,7 @@
 use crate::obs;
 use crate::prim::env;
 use crate::sched::mask::MAX_PROCS;
-use crate::sched::sched::{Config, Sched};
+use crate::sched::schedt::{Config, Sched};
 use crate::sched::{m, shutdown, signal, spawn, sysmon, wake};
 use crate::stacks::{self, Class};
 use crate::thread::{JoinHandle, available_parallelism};
@@ -13,7 +13,8 @@ use std::panic::Location;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-pub use crate::sched::sched::PanicPolicy;
+pub use crate::obs::Stats;
+pub use crate::sched::schedt::PanicPolicy;
 
 /// Sets up a [`Runtime`].
 ///
@@ -407,31 +408,6 @@ pub fn goroutine_id() -> Option<u64> {
 
 /// The default size of a goroutine's stack, its guard page included.
 pub const DEFAULT_STACK_SIZE: usize = stacks::DEFAULT_SIZE;
-
-/// Counters of a runtime since its start. Each is exact, but they belong to
-/// slightly different moments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Goroutines spawned.
-    pub spawned: u64,
-    /// Goroutines that ended.
-    pub finished: u64,
-    /// Successful steals.
-    pub steals: u64,
-    /// Goroutines moved by them.
-    pub stolen: u64,
-    /// Searches that found nothing to steal.
-    pub failed_steals: u64,
-    /// Times that a local queue was full.
-    pub overflows: u64,
-    /// Times that a P went idle.
-    pub parks: u64,
-    /// Wake-ups for a lone runnext that prediction spared.
-    pub spared_wakes: u64,
-    /// OS threads of the runtime, sysmon not counted.
-    pub threads: usize,
-}
 
 /// What the caller's runtime has done so far.
 ///

@@ -5,7 +5,6 @@ use std::error::Error;
 use std::fmt::Display;
 use std::panic::{catch_unwind, panic_any};
 use std::process::{Command, ExitCode};
-use std::rc::Rc;
 
 // The one value that any test here asks for. The tests share a process, so two
 // which ask for different ones could see each other's.
@@ -215,14 +214,27 @@ fn shown() -> impl Display + use<> {
 }
 
 #[heist::main]
-fn failing() -> Result<u8, Box<dyn Error>> {
+fn failing() -> Result<u8, Box<dyn Error + Send + Sync>> {
     let number = parse("x")?;
     Ok(number)
 }
 
-#[heist::main]
-fn not_send() -> Rc<str> {
-    Rc::from("stays in one place at a time")
+/// As a program's: what it returns need not be `Send`, and becomes the code
+/// that the process ends with.
+mod programs {
+    pub(super) mod fails {
+        #[heist::main]
+        pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
+            Err("on purpose".into())
+        }
+    }
+
+    pub(super) mod succeeds {
+        #[heist::main(max_procs = 2)]
+        pub(crate) fn main() -> Result<(), std::rc::Rc<str>> {
+            Ok(())
+        }
+    }
 }
 
 #[heist::main]
@@ -250,7 +262,8 @@ fn values_come_back() {
     assert_eq!(exit(), ExitCode::from(3));
     assert_eq!(shown().to_string(), "4-2");
     assert!(failing().unwrap_err().to_string().contains("invalid digit"));
-    assert_eq!(&*not_send(), "stays in one place at a time");
+    assert_eq!(programs::fails::main(), ExitCode::FAILURE);
+    assert_eq!(programs::succeeds::main(), ExitCode::SUCCESS);
     assert_eq!(with_where_clause(), [1, 1, 1]);
 }
 

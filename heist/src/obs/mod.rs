@@ -8,9 +8,8 @@
 mod dump;
 mod schedtrace;
 
-use crate::runtime::Stats;
 use crate::sched::p::P;
-use crate::sched::sched::Sched;
+use crate::sched::schedt::Sched;
 use crate::sched::sysmon::Reports;
 use std::time::Duration;
 
@@ -57,6 +56,31 @@ impl Debug {
         }
         (debug, unknown)
     }
+}
+
+/// Counters of a runtime since its start. Each is exact, but they belong to
+/// slightly different moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Goroutines spawned.
+    pub spawned: u64,
+    /// Goroutines that ended.
+    pub finished: u64,
+    /// Successful steals.
+    pub steals: u64,
+    /// Goroutines moved by them.
+    pub stolen: u64,
+    /// Searches that found nothing to steal.
+    pub failed_steals: u64,
+    /// Times that a local queue was full.
+    pub overflows: u64,
+    /// Times that a P went idle.
+    pub parks: u64,
+    /// Wake-ups for a lone runnext that prediction spared.
+    pub spared_wakes: u64,
+    /// OS threads of the runtime, sysmon not counted.
+    pub threads: usize,
 }
 
 /// The counters of a scheduler, added up.

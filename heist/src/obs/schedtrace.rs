@@ -6,7 +6,7 @@ use crate::sched::g::{G, flag};
 use crate::sched::g_pool;
 use crate::sched::m::M;
 use crate::sched::protocol::g_state::Status;
-use crate::sched::sched::Sched;
+use crate::sched::schedt::Sched;
 use std::fmt::Write;
 
 /// Prints the line, and a line for each P, M and G if asked for.

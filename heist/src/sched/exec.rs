@@ -6,7 +6,7 @@ use super::m::{Inside, M};
 use super::p::Held;
 use super::protocol::g_state::{Park, Status};
 use super::protocol::join::Finish;
-use super::sched::{PanicPolicy, Sched};
+use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
 use super::{names, wake};
@@ -39,11 +39,14 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
         p.tick_up();
         p.own().streak.set(0);
     }
-    if !g.has_frame()
-        && let Err(error) = prepare(p, g)
-    {
-        no_stack(m, g, &error);
-        return true;
+    if !g.has_frame() {
+        if let Err(error) = prepare(p, g) {
+            no_stack(m, g, &error);
+            return true;
+        }
+        if m.sched.no_stack_since.load(Ordering::Relaxed) != 0 {
+            m.sched.no_stack_since.store(0, Ordering::Relaxed);
+        }
     }
     g.state.become_(Status::Running);
     m.set_curg(Some(g));
@@ -133,7 +136,7 @@ unsafe fn body(argument: *const ()) {
 
 #[cold]
 fn panicked(g: &'static G) {
-    let sched = super::sched::at(g.runtime());
+    let sched = super::schedt::at(g.runtime());
     match sched.config().panic {
         PanicPolicy::Isolate => {}
         PanicPolicy::ShutDown => super::shutdown::begin_from_panic(sched),
@@ -239,7 +242,7 @@ fn no_stack(m: &'static M, g: &'static G, error: &StackError) {
         Ok(_) => crate::prim::os::write_stderr(
             format!("heist: a goroutine waits for memory: {error}\n").as_bytes(),
         ),
-        // Only if nothing ran at all in between (see `stack_found`).
+        // The time starts anew whenever some goroutine gets a stack.
         Err(then) if now.saturating_sub(then) > PATIENCE => {
             fatal!("no goroutine has got a stack for 10 s: {error}")
         }

@@ -161,10 +161,7 @@ fn rotate(p: Held, g: &'static G) -> Option<Next> {
     }
     // A new slice, and with it a new look at the global queue soon.
     p.tick_up();
-    match p.runq.pop() {
-        Some(popped) => Some(Next::fresh(popped.item)),
-        None => None,
-    }
+    p.runq.pop().map(|popped| Next::fresh(popped.item))
 }
 
 /// Phase 4: the ring is empty. The P's share of the global queue goes behind

@@ -6,7 +6,7 @@
 use super::g::G;
 use super::p::{Held, P};
 use super::protocol::lease::{Entry, Lease};
-use super::sched::Sched;
+use super::schedt::Sched;
 use super::signal;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::prim::lock::{Lock, Rank};

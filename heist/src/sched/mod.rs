@@ -6,7 +6,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `g`, `g_pool`, `task`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, its stack, its name, its values |
-//! | `p`, `m`, `sched` | the right to run; a thread; what all share |
+//! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
 //! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
 //! | `spawn`, `wake`, `waiter` | a new one; whom to wake for it; whoever waits |
@@ -50,7 +50,7 @@ pub(crate) mod p;
 pub(crate) mod park;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the table of schedulers
-pub(crate) mod sched;
+pub(crate) mod schedt;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod shutdown;

@@ -9,7 +9,7 @@ use super::g::G;
 use super::g_pool;
 use super::m::M;
 use super::protocol::run_queue::RunQueue;
-use super::sched::Sched;
+use super::schedt::Sched;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::prim::rng::Rng;
 use crate::stacks;
@@ -191,7 +191,7 @@ impl Held {
         const BATCH: u64 = 16;
         let (mut next, mut end) = self.own().ids.get();
         if next == end {
-            next = super::sched::reserve_ids(BATCH);
+            next = super::schedt::reserve_ids(BATCH);
             end = next + BATCH;
         }
         self.own().ids.set((next + 1, end));

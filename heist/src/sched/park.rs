@@ -129,7 +129,7 @@ pub(crate) fn ready(g: &'static G) {
 #[inline]
 pub(crate) fn enqueue(g: &'static G) {
     if g.has(flag::IDLE_PRIORITY) {
-        return wake::inject_idle(super::sched::at(g.runtime()), g);
+        return wake::inject_idle(super::schedt::at(g.runtime()), g);
     }
     match m::current() {
         Some(m) if m.sched.slot() == g.runtime() && !m.sched.closing() => {
@@ -139,7 +139,7 @@ pub(crate) fn enqueue(g: &'static G) {
         }
         _ => {}
     }
-    wake::inject(super::sched::at(g.runtime()), g);
+    wake::inject(super::schedt::at(g.runtime()), g);
 }
 
 /// Waits for a wake-up that is on its way to the calling goroutine, which no

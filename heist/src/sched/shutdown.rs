@@ -21,7 +21,7 @@ use super::g::G;
 use super::m::{self, M};
 use super::protocol::g_state::{Park, Status};
 use super::protocol::join::Finish;
-use super::sched::Sched;
+use super::schedt::Sched;
 use super::task::Shutdown;
 use super::waiter::Waiter;
 use super::{g_pool, in_place, sysmon};

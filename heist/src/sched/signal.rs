@@ -130,7 +130,7 @@ static DUMP: AtomicBool = AtomicBool::new(false);
 /// SIGQUIT: some sysmon prints the dump.
 extern "C" fn on_quit(_: libc::c_int) {
     DUMP.store(true, Ordering::SeqCst);
-    super::sched::all().for_each(|sched| sched.sysmon.poke());
+    super::schedt::all().for_each(|sched| sched.sysmon.poke());
 }
 
 /// Prints the dump that SIGQUIT asked for, and ends the process, as Go does.

@@ -5,7 +5,7 @@ use super::g::{Birth, G, flag};
 use super::g_pool;
 use super::m::{self, Inside};
 use super::protocol::g_state::Status;
-use super::sched::Sched;
+use super::schedt::Sched;
 use super::task::TaskOf;
 use super::{names, park, wake};
 use crate::prim::atomic::Ordering;
@@ -179,14 +179,14 @@ pub(crate) unsafe fn spawn_on<F: FnOnce() -> T, T>(
     let g = match g_pool::take() {
         Ok(g) => g,
         Err(error) => {
-            stack.map(stacks::release);
+            stack.into_iter().for_each(stacks::release);
             return Err(SpawnError::Memory(error));
         }
     };
     let mut flags = super::wake::UNDECIDED << flag::SCORE_SHIFT;
     flags |= if options.idle_priority { flag::IDLE_PRIORITY } else { 0 };
     flags |= if options.name.is_some() { flag::NAMED } else { 0 };
-    let id = super::sched::reserve_ids(1);
+    let id = super::schedt::reserve_ids(1);
     g.init(Birth {
         id,
         runtime: sched.slot(),

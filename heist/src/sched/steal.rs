@@ -8,7 +8,7 @@
 use super::g::G;
 use super::mask::WORD;
 use super::p::{Held, P};
-use super::sched::Sched;
+use super::schedt::Sched;
 use super::steal_order::StealOrder;
 use crate::prim::atomic::Ordering;
 use crate::prim::{clock, hint};

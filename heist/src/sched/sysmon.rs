@@ -15,7 +15,7 @@
 use super::m::HeistThread;
 use super::p::P;
 use super::protocol::run_queue::NextUp;
-use super::sched::Sched;
+use super::schedt::Sched;
 use super::{g::G, signal, steal, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
@@ -232,7 +232,7 @@ fn work_waits(sched: &Sched) -> bool {
 /// it. With any other thread around, which could wake one, it stays silent.
 fn check_dead() {
     let mut alive = 0;
-    for sched in super::sched::all() {
+    for sched in super::schedt::all() {
         let Some(shared) = sched.shared.try_lock() else { return };
         if shared.closed {
             continue;

@@ -28,7 +28,7 @@ use super::g::G;
 use super::m::{Inside, M};
 use super::p::{Held, P};
 use super::protocol::idle::Wake;
-use super::sched::{Sched, Shared};
+use super::schedt::{Sched, Shared};
 use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
 use crate::prim::fatal::fatal;
 use crate::prim::lock::Guard;

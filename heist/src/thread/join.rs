@@ -6,7 +6,7 @@ use crate::sched::g::{G, WaitReason, flag};
 use crate::sched::g_pool;
 use crate::sched::m::Inside;
 use crate::sched::protocol::join::{Detach, Wait};
-use crate::sched::sched::Sched;
+use crate::sched::schedt::Sched;
 use crate::sched::spawn::{self, Options, SpawnError};
 use crate::sched::task::{self, Shutdown};
 use crate::sched::waiter::Waiter;

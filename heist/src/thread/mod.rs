@@ -33,7 +33,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::any::Any + Send + 'stat
 use crate::prim;
 use crate::prim::atomic::Ordering;
 use crate::sched::g::{G, WaitReason, flag};
-use crate::sched::{m, names, park as parking, sched};
+use crate::sched::{m, names, park as parking, schedt};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::panic::Location;
@@ -132,9 +132,9 @@ pub fn current() -> Thread {
 #[inline(never)]
 fn os_id() -> u64 {
     thread_local! {
-        static ID: u64 = sched::reserve_ids(1);
+        static ID: u64 = schedt::reserve_ids(1);
     }
-    ID.try_with(|id| *id).unwrap_or_else(|_| sched::reserve_ids(1))
+    ID.try_with(|id| *id).unwrap_or_else(|_| schedt::reserve_ids(1))
 }
 
 /// Whether the caller unwinds because of a panic. A goroutine that does stays on

@@ -9,7 +9,7 @@ use crate::prim::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::prim::lock::{Lock, Rank};
 use crate::runtime;
 use crate::sched::g::WaitReason;
-use crate::sched::sched::Sched;
+use crate::sched::schedt::Sched;
 use crate::sched::spawn::{self, Options, SpawnError};
 use crate::sched::waiter::Waiter;
 use std::fmt;

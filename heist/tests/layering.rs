@@ -1,0 +1,112 @@
+//! The layers of the library: calls go downward only, and only `prim` touches
+//! the machine's threads and atomics. Reads the sources and fails on a line that
+//! says otherwise.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the bottom up; a module may use itself and what stands before it.
+const LAYERS: [&[&str]; 6] = [
+    &["prim"],
+    &["stacks"],
+    &["context"],
+    &["sched"],
+    &["obs"],
+    &["runtime", "thread", "stack", "local", "panics", "entry", "lib"],
+];
+
+/// What only `prim` may name, and why it is spelled here in pieces: this file
+/// would find itself.
+const MACHINE: [&str; 4] = ["std::sync::atomic", "std::thread", "libc::syscall", "clock_gettime"];
+
+fn sources() -> Vec<(PathBuf, String)> {
+    fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    found
+}
+
+/// The lines of code of a file, with their numbers: no comments, no tests.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_test =
+        |line: &str| line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
+    text.lines()
+        .enumerate()
+        .take_while(move |(_, line)| !is_test(line))
+        .map(|(i, line)| (i + 1, line.trim()))
+        .filter(|(_, line)| !line.starts_with("//"))
+}
+
+/// The top module that a file belongs to.
+fn module(path: &Path) -> String {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let first = path.strip_prefix(src).unwrap().components().next().unwrap();
+    first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
+}
+
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+#[test]
+fn calls_go_downward_only() {
+    let mut upward = Vec::new();
+    let mut seen = 0;
+    for (path, text) in sources() {
+        let own = module(&path);
+        let own_layer = layer(&own).unwrap_or_else(|| panic!("{own} has no layer: give it one"));
+        for (number, line) in code(&text) {
+            for used in line.split("crate::").skip(1) {
+                let used: String =
+                    used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let Some(used_layer) = layer(&used) else { continue };
+                seen += 1;
+                if used_layer > own_layer {
+                    upward.push(format!("{}:{number}: {own} uses {used}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 100, "the test reads something: {seen}");
+    assert!(upward.is_empty(), "upward calls:\n{}", upward.join("\n"));
+}
+
+#[test]
+fn only_prim_touches_the_machine() {
+    let mut found = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| module(path) != "prim") {
+        for (number, line) in code(&text) {
+            for name in MACHINE.iter().filter(|name| line.contains(**name)) {
+                found.push(format!("{}:{number}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "use crate::prim instead:\n{}", found.join("\n"));
+}
+
+/// The scheduler's protocols know no threads, no memory and no clock: that is
+/// what makes them fit for a model checker.
+#[test]
+fn protocols_know_only_atomics() {
+    for (path, text) in sources() {
+        if !path.components().any(|c| c.as_os_str() == "protocol") {
+            continue;
+        }
+        for (number, line) in code(&text) {
+            for used in line.split("crate::prim::").skip(1) {
+                let allowed = ["atomic", "hint", "fatal"].iter().any(|name| used.starts_with(name));
+                assert!(allowed, "{}:{number}: {line}", path.display());
+            }
+        }
+    }
+}
