@@ -49,6 +49,9 @@ mod context;
 mod local;
 #[cfg(not(loom))]
 mod obs;
+#[cfg(all(not(loom), any(test, feature = "bench-internals")))]
+#[doc(hidden)]
+pub mod ops;
 #[cfg(not(loom))]
 mod panics;
 #[cfg(not(loom))]

@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 6] = [
     &["context"],
     &["sched"],
     &["obs"],
-    &["runtime", "thread", "stack", "local", "panics", "entry", "lib"],
+    &["runtime", "thread", "stack", "local", "panics", "entry", "ops", "lib"],
 ];
 
 /// What only `prim` may name, and why it is spelled here in pieces: this file

@@ -185,6 +185,8 @@ pub(crate) mod thread {
 
     pub(crate) use std::thread::{JoinHandle, Thread, current};
     pub(crate) use std::thread::{available_parallelism, panicking, park, yield_now};
+    #[cfg(any(test, feature = "bench-internals"))]
+    pub(crate) use std::thread::{scope, sleep};
 
     thread_local! {
         static SLOT: Cell<*const ()> = const { Cell::new(ptr::null()) };
