@@ -64,7 +64,7 @@ fn run(options: Options) -> ExitCode {
         session.begin(i, benchmark.name);
         let table = (benchmark.run)(&mut session);
         session.end();
-        println!("\n{table}");
+        print!("\n{table}");
     }
     println!("\n{}", session.summary());
     if let Some(path) = json

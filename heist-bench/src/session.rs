@@ -178,6 +178,8 @@ impl Session {
         for variable in ["HEISTDEBUG", "HEIST_MAX_PROCS", "GODEBUG", "GOGC", "GOMEMLIMIT"] {
             command.env_remove(variable);
         }
+        // The message of a panic is what is reported.
+        command.env("RUST_BACKTRACE", "0");
         Sampler::start(command)
     }
 

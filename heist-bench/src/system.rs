@@ -58,6 +58,12 @@ pub(crate) fn available() -> u64 {
     kib(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemAvailable:")
 }
 
+/// How many memory mappings a process may have.
+pub(crate) fn max_mappings() -> u64 {
+    let text = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    text.trim().parse().unwrap_or(65_530)
+}
+
 /// A field of a file of `Name:  123 kB` lines, in bytes.
 fn kib(text: &str, field: &str) -> u64 {
     let value = text.lines().find_map(|line| line.strip_prefix(field));

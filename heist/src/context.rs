@@ -331,6 +331,7 @@ mod tests {
 
     #[test]
     fn two_lives_of_a_frame_with_a_suspend_on_a_segment() {
+        let _alone = crate::tests_alone();
         let shared = (Cell::new(None), Cell::new(0));
         let stack = stacks::acquire(Class::default_class()).unwrap();
         let limit = stack.limit();

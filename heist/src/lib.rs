@@ -75,7 +75,7 @@ pub use runtime::{BuildError, Builder, PanicPolicy, Runtime};
 #[cfg(not(loom))]
 mod entry;
 
-/// For tests that arm faults: one at a time.
+/// For tests that arm faults, and those that would run into them: one at a time.
 #[cfg(all(test, not(loom)))]
 fn tests_alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

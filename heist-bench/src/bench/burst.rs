@@ -23,6 +23,9 @@ pub(super) const PROBLEM: Problem = Problem {
     go: true,
 };
 
+/// Tasks in a burst.
+const TASKS: u64 = 64;
+
 /// Bursts in a round.
 const BURSTS: usize = 30;
 
@@ -32,15 +35,35 @@ const IDLE: Duration = Duration::from_millis(2);
 fn run(session: &mut Session) -> Table {
     let rounds = session.rounds(10, 3);
     let comparison = Comparison {
-        title: format!("burst: µs from spawn to start, {} bursts of 64 tasks", rounds * BURSTS),
+        title: format!(
+            "burst: µs from spawn to start, {} bursts of {TASKS} tasks",
+            rounds * BURSTS
+        ),
         problem: &PROBLEM,
-        n: 64,
+        n: TASKS,
         per: 1000.0,
         rounds,
         goals: Some([0.5, 0.5]),
         tail: true,
     };
-    comparison.run(session)
+    let mut table = comparison.run(session);
+    let reading = clock_reading();
+    table.note(format!(
+        "a reading of the clock takes {reading:.0} ns, and on 1 proc the median task waits for \
+         {TASKS} of them: {:.1} µs that no peer can avoid",
+        reading * TASKS as f64 / 1000.0
+    ));
+    table
+}
+
+/// Nanoseconds that [`now`] takes.
+fn clock_reading() -> f64 {
+    const READINGS: u64 = 100_000;
+    let begin = now();
+    for _ in 1..READINGS {
+        std::hint::black_box(now());
+    }
+    (now() - begin) as f64 / READINGS as f64
 }
 
 /// When a task was spawned and when it began, in a cache line of its own.

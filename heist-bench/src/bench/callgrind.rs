@@ -80,10 +80,7 @@ fn instructions(
     let file = scratch.path().join(format!("{}.{n}", op.name));
     let mut command = Command::new(valgrind);
     command.args(["--tool=callgrind", "--quiet"]);
-    // Goroutines have stacks of their own: any jump of the stack pointer is one
-    // from stack to stack, and nothing to warn of.
-    command.arg("--max-stackframe=0x7fffffffffff");
-    // Only one thread runs at a time; the one with work should.
+    // valgrind runs one thread at a time: all of them should get their turn.
     command.arg("--fair-sched=yes");
     command.arg(format!("--callgrind-out-file={}", file.display()));
     command.arg(executable).args(["__count", op.name, &n.to_string()]);

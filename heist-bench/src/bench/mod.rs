@@ -17,7 +17,8 @@ mod spawned;
 mod yields;
 
 use crate::session::Session;
-use crate::table::Table;
+use crate::system;
+use crate::table::{Table, count};
 use std::fmt;
 use std::time::Instant;
 
@@ -158,6 +159,21 @@ fn on_tokio<T: Send + 'static>(
 /// Sets up may, whose workers belong to the process.
 fn set_up_may(procs: usize) {
     may::config().set_workers(procs);
+}
+
+/// Checks that may can have `n` coroutines at a time. Each has a stack that is
+/// mapped when it is spawned, with a guard page: two mappings.
+///
+/// # Panics
+///
+/// If the kernel does not allow as many.
+fn may_must_hold(n: u64) {
+    let limit = system::max_mappings();
+    let (need, limit_text) = (count(2 * n), count(limit));
+    assert!(
+        2 * n < limit,
+        "may needs {need} memory mappings; vm.max_map_count allows {limit_text}"
+    );
 }
 
 /// Runs a closure as a coroutine of may.

@@ -20,6 +20,7 @@ pub(super) const BENCHMARK: Benchmark =
 pub(super) struct Op {
     pub(super) name: &'static str,
     about: &'static str,
+    procs: usize,
     /// How many of them make a round.
     iterations: u64,
     /// Does so many of them and says how long that took. It makes its own
@@ -32,55 +33,64 @@ pub(super) struct Op {
 pub(super) const OPS: &[Op] = &[
     Op {
         name: "spawn",
-        about: "spawn, run and finish, 100 at a time, 1 proc",
+        about: "spawn, run and finish, 100 at a time",
+        procs: 1,
         iterations: 200_000,
         run: spawn,
     },
     Op {
         name: "spawn_join",
-        about: "spawn one, which is the next to run, and join it, 1 proc",
+        about: "spawn one, which is the next to run, and join it",
+        procs: 1,
         iterations: 200_000,
         run: spawn_join,
     },
     Op {
         name: "yield_alone",
-        about: "yield with nobody else there, 1 proc",
+        about: "yield with nobody else there",
+        procs: 1,
         iterations: 500_000,
         run: yield_alone,
     },
     Op {
         name: "yield",
-        about: "yield to another that yields too, 1 proc",
+        about: "yield to another that yields too",
+        procs: 1,
         iterations: 500_000,
         run: yield_to_other,
     },
     Op {
         name: "park_unpark",
-        about: "unpark another, park, be unparked: a round trip, 1 proc",
+        about: "unpark another, park, be unparked: a round trip",
+        procs: 1,
         iterations: 200_000,
-        run: |iterations| ping_pong(1, iterations),
+        run: |n| ping_pong(1, n),
     },
     Op {
         name: "park_unpark_2",
-        about: "the same round trip, 2 procs",
+        about: "the same round trip",
+        procs: 2,
         iterations: 100_000,
-        run: |iterations| ping_pong(2, iterations),
+        run: |n| ping_pong(2, n),
     },
     Op {
         name: "scope",
-        about: "thread::scope with two goroutines in it, 1 proc",
+        about: "thread::scope with two goroutines in it",
+        procs: 1,
         iterations: 100_000,
         run: scope,
     },
     Op {
         name: "foreign",
-        about: "spawn from a foreign OS thread and join there, 1 proc",
+        about: "spawn from a foreign OS thread and join there",
+        procs: 1,
         iterations: 2_000,
         run: foreign,
     },
     Op {
         name: "wake_idle",
-        about: "spawn after 1 ms of idleness and compute on, until it runs elsewhere, 2 procs",
+        about: "spawn after 1 ms of idleness and compute on, until it runs elsewhere",
+        procs: 2,
         iterations: 50,
         run: wake_idle,
     },
@@ -106,25 +116,25 @@ pub(super) fn round(op: &'static Op, iterations: u64) -> Round {
 fn run(session: &mut Session) -> Table {
     let rounds = session.rounds(15, 5);
     let title = format!("ops: heist, ns per operation ({})", plural(rounds, "round"));
-    let columns = [Left("operation"), Right("median"), Right("min"), Left("")];
+    let columns = [Left("operation"), Right("procs"), Right("median"), Right("min"), Left("")];
     let mut table = Table::new(title, &columns);
     let case = |op: &Op| Case {
         problem: format!("{PREFIX}{}", op.name),
         peer: Peer::Heist,
-        procs: 1,
+        procs: op.procs,
         n: (op.iterations / session.size(1, 4)).max(1),
     };
     let cases: Vec<Case> = OPS.iter().map(case).collect();
     let results = session.interleave("all operations", &cases, rounds);
     for ((op, case), result) in OPS.iter().zip(cases).zip(results) {
-        let name = op.name.to_owned();
         let per = |nanos: u64| nanos as f64 / case.n as f64;
         let samples = result.map(|rounds| rounds.into_iter().flatten().map(per).collect());
-        table.row(match samples.as_ref().map(|samples: &Vec<f64>| Summary::of(samples)) {
-            Ok(Some(s)) => [name, number(s.median), number(s.min), op.about.to_owned()],
-            Ok(None) => [name, String::new(), String::new(), "no samples".into()],
-            Err(reason) => [name, String::new(), String::new(), reason.clone()],
-        });
+        let [median, min, last] = match samples.map(|samples: Vec<f64>| Summary::of(&samples)) {
+            Ok(Some(s)) => [number(s.median), number(s.min), op.about.to_owned()],
+            Ok(None) => [String::new(), String::new(), "no samples".into()],
+            Err(reason) => [String::new(), String::new(), reason],
+        };
+        table.row([op.name.to_owned(), op.procs.to_string(), median, min, last]);
     }
     table
 }

@@ -67,6 +67,7 @@ fn tokio(procs: usize, n: u64) -> Round {
 }
 
 fn may(procs: usize, n: u64) -> Round {
+    super::may_must_hold(n);
     super::set_up_may(procs);
     Box::new(move || super::on_may(move || growth(n, |task| drop(may::go!(task)))))
 }

@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The order in which locks are taken, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    /// A runtime's shutdown, which may take any other lock.
+    Shutdown,
     /// The list of runtimes in the process.
     Runtimes,
     /// A runtime's threads, and how far their shutdown is.

@@ -102,6 +102,7 @@ mod tests {
 
     #[test]
     fn a_cache_serves_and_spills() {
+        let _alone = crate::tests_alone();
         let frames = Frames::new();
         frames.reset(Class::for_usable(70 << 10).unwrap());
         let mut taken: Vec<_> = (0..3 * CACHE).map(|_| frames.take().unwrap()).collect();

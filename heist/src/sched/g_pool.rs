@@ -212,6 +212,7 @@ mod tests {
 
     #[test]
     fn a_cache_gives_the_last_one_back_first_and_spills() {
+        let _alone = crate::tests_alone();
         let cache = Cache::new();
         let gs: Vec<&G> = (0..5 * BATCH).map(|_| cache.take().unwrap()).collect();
         let mut addresses: Vec<usize> = gs.iter().map(|g| ptr::from_ref(*g).addr()).collect();

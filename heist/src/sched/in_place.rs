@@ -65,7 +65,7 @@ fn wait_for_p(m: &'static M, g: &'static G) {
             }
             m.note.sleep_for(Duration::from_millis(1));
         } else {
-            m.note.sleep_for(Duration::from_millis(100));
+            m.note.sleep();
         }
     }
     g.state.become_(Status::Running);

@@ -37,6 +37,18 @@ impl Mask {
         self.words[id as usize / WORD].fetch_and(!(1 << (id as usize % WORD)), Ordering::SeqCst);
     }
 
+    /// The members, one word of them after the other.
+    pub(crate) fn iter(&self, procs: u32) -> impl Iterator<Item = u32> {
+        (0..(procs as usize).div_ceil(WORD)).flat_map(|word| {
+            let mut bits = self.word(word);
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some((word * WORD) as u32 + bit)
+            })
+        })
+    }
+
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
     }
@@ -55,6 +67,7 @@ mod tests {
             assert!(mask.contains(id));
         }
         assert_eq!(mask.word(0), 1 | 2 | 1 << 63);
+        assert_eq!(mask.iter(1024).collect::<Vec<_>>(), [0, 1, 63, 64, 1023]);
         mask.remove(1);
         assert_eq!(mask.word(0), 1 | 1 << 63);
         mask.clear();

@@ -84,8 +84,10 @@ pub(crate) struct Sched {
     /// Length of the global queue, to look at without the lock.
     pub(crate) runq_size: CachePadded<AtomicUsize>,
     pub(crate) idle: CachePadded<Idle>,
-    /// Ps that have something for thieves, or may have.
+    /// Ps whose rings have something for thieves, or may have.
     pub(crate) offers: CachePadded<Mask>,
+    /// Ps whose runnext is free for thieves.
+    pub(crate) next_offers: CachePadded<Mask>,
     /// Ps without an M.
     pub(crate) idle_mask: Mask,
     /// Read at every step, written when the runtime opens and closes.
@@ -106,6 +108,8 @@ pub(crate) struct Sched {
     pub(crate) no_stack_since: AtomicU64,
     /// The goroutine whose panic closed the runtime (`PanicPolicy::ShutDown`).
     pub(crate) fatal_panic: Lock<Option<u64>>,
+    /// Held by whoever stops and unwinds the runtime.
+    pub(crate) winding_down: Lock<()>,
 }
 
 static TABLE: [AtomicPtr<Sched>; MAX_RUNTIMES] =
@@ -153,6 +157,7 @@ impl Sched {
         let class = config.stack;
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
+        sched.next_offers.clear();
         let alone = sched.procs() == 1;
         let mut shared = sched.shared.lock();
         for id in (0..sched.procs()).rev() {
@@ -194,6 +199,7 @@ impl Sched {
             runq_size: CachePadded::new(AtomicUsize::new(0)),
             idle: CachePadded::new(Idle::new()),
             offers: CachePadded::new(Mask::new()),
+            next_offers: CachePadded::new(Mask::new()),
             idle_mask: Mask::new(),
             closing: CachePadded::new(AtomicBool::new(true)),
             procs: AtomicU32::new(0),
@@ -208,6 +214,7 @@ impl Sched {
             sysmon: super::sysmon::Sysmon::new(),
             no_stack_since: AtomicU64::new(0),
             fatal_panic: Lock::new(Rank::Leaf, None),
+            winding_down: Lock::new(Rank::Shutdown, ()),
         }));
         TABLE[slot as usize].store(ptr::from_ref(sched).cast_mut(), Ordering::Release);
         Some(sched)

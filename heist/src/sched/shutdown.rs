@@ -84,6 +84,21 @@ pub(crate) fn begin_from_panic(sched: &'static Sched) {
     let g = m::current_g().map_or(0, G::id);
     sched.fatal_panic.lock().get_or_insert(g);
     stop_everything(sched);
+    // Somebody has to unwind the others, or whoever waits for them waits for
+    // ever; it cannot be one of the Ms, which all end now.
+    let deadline = deadline_of(sched);
+    let started = thread::start("heist-shutdown".into(), STACK, move || {
+        let _count = m::HeistThread::new();
+        wind_down(sched, deadline);
+    });
+    if started.is_err() {
+        fatal!("no thread to shut the runtime down after a panic in goroutine {g}");
+    }
+}
+
+fn deadline_of(sched: &'static Sched) -> u64 {
+    let patience = u64::try_from(sched.config().shutdown.as_nanos()).unwrap_or(u64::MAX);
+    clock::now().saturating_add(patience)
 }
 
 fn close_and_report(sched: &'static Sched) {
@@ -98,24 +113,11 @@ fn close_and_report(sched: &'static Sched) {
 
 /// All steps, on a thread that may sleep.
 fn close_blocking(sched: &'static Sched) -> Left {
-    let deadline = clock::now().saturating_add(sched.config().shutdown.as_nanos() as u64);
-    stop_everything(sched);
-    while sched.shared.lock().threads > 0 {
-        let Some(left) = deadline.checked_sub(clock::now()) else {
-            sysmon::stop(sched);
-            return Left::Behind(sched.goroutines());
-        };
-        sched.all_stopped.sleep_for(Duration::from_nanos(left.min(100_000_000)));
-    }
-    for p in sched.ps() {
-        // Queued goroutines are found by their state.
-        drop(in_place::drain(p));
-    }
-    if sched.goroutines() > 0 && !unwind_all_by(sched, deadline) {
-        sysmon::stop(sched);
-        return Left::Behind(sched.goroutines());
-    }
+    let left = wind_down(sched, deadline_of(sched));
     sysmon::stop(sched);
+    if left != Left::Nothing {
+        return left;
+    }
     let ms = sched.shared.lock().all_ms.clone();
     for m in ms {
         let handle = m.thread.lock().take();
@@ -128,10 +130,30 @@ fn close_blocking(sched: &'static Sched) -> Left {
     Left::Nothing
 }
 
+/// Steps 1 to 3. Done once; whoever comes second waits and finds nothing to do.
+fn wind_down(sched: &'static Sched, deadline: u64) -> Left {
+    let _alone = sched.winding_down.lock();
+    stop_everything(sched);
+    while sched.shared.lock().threads > 0 {
+        let Some(left) = deadline.checked_sub(clock::now()) else {
+            return Left::Behind(sched.goroutines());
+        };
+        sched.all_stopped.sleep_for(Duration::from_nanos(left.min(100_000_000)));
+    }
+    for p in sched.ps() {
+        // Queued goroutines are found by their state.
+        drop(in_place::drain(p));
+    }
+    if sched.goroutines() > 0 && !unwind_all_by(sched, deadline) {
+        return Left::Behind(sched.goroutines());
+    }
+    Left::Nothing
+}
+
 /// Steps 1 and 2, without waiting.
 fn stop_everything(sched: &'static Sched) {
     sched.start_closing();
-    let idle: Vec<&'static M> = {
+    let all: Vec<&'static M> = {
         let mut shared = sched.shared.lock();
         shared.closed = true;
         // The goroutines in them are found by their state.
@@ -139,9 +161,12 @@ fn stop_everything(sched: &'static Sched) {
         shared.idle_runq.clear();
         sched.runq_size.store(0, Ordering::SeqCst);
         sched.idle_runq_size.store(0, Ordering::SeqCst);
-        std::mem::take(&mut shared.idle_ms)
+        shared.idle_ms.clear();
+        shared.all_ms.clone()
     };
-    idle.iter().for_each(|m| m.note.wake());
+    // Also those that wait with their goroutine, and those that do not sleep
+    // yet: a note keeps its signal.
+    all.iter().for_each(|m| m.note.wake());
 }
 
 /// An M's thread is about to end.

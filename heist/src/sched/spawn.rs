@@ -5,6 +5,7 @@ use super::g::{Birth, G, flag};
 use super::g_pool;
 use super::m::{self, Inside};
 use super::protocol::g_state::Status;
+use super::protocol::join::Finish;
 use super::schedt::Sched;
 use super::task::TaskOf;
 use super::{names, park, wake};
@@ -150,6 +151,27 @@ fn give_way(inside: Inside) {
     } else if now.saturating_sub(since) >= FLOOD {
         drop(inside);
         park::yield_now();
+    }
+}
+
+/// A goroutine that never was: its handle says that the runtime has shut down.
+/// For those that spawn while a shutdown unwinds them, where a panic would abort
+/// the process.
+pub(crate) fn stillborn<T>(site: &'static Location<'static>) -> Result<&'static G, SpawnError> {
+    let g = g_pool::take().map_err(SpawnError::Memory)?;
+    g.init(Birth {
+        id: super::schedt::reserve_ids(1),
+        runtime: 0,
+        parent: m::current_g().map_or(0, G::id),
+        flags: 0,
+        site,
+        task: TaskOf::<fn() -> T, T>::TASK,
+    });
+    // SAFETY: the block is free and ours, and holds nothing.
+    unsafe { super::task::leave_outcome::<T>(g, Err(Box::new(super::task::Shutdown))) };
+    match g.join.finish() {
+        Finish::HandleOwns => Ok(g),
+        Finish::Wake(_) | Finish::Detached => unreachable!("the word was new"),
     }
 }
 

@@ -22,7 +22,8 @@ const GRACE: u64 = 3_000;
 pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     for round in 0..ROUNDS {
         let last = round + 1 == ROUNDS;
-        if let Some(g) = one_round(sched, thief, last) {
+        let stolen = from_rings(sched, thief).or_else(|| last.then(|| from_next(sched)).flatten());
+        if let Some(g) = stolen {
             thief.counters.steals.bump();
             thief.counters.stolen.add(1 + thief.runq.len() as u64);
             if !thief.runq.rings_empty() {
@@ -35,19 +36,21 @@ pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     None
 }
 
-fn one_round(sched: &'static Sched, thief: Held, last: bool) -> Option<&'static G> {
-    for p in victims(sched, thief) {
-        if sched.closing() {
-            return None;
-        }
-        if let Some(g) = p.runq.steal_into(&thief.runq) {
-            return Some(g);
-        }
-        if last && let Some(g) = steal_next(p) {
-            return Some(g);
-        }
-    }
-    None
+/// Half of some victim's ring.
+fn from_rings(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+    victims(sched, thief)
+        .take_while(|_| !sched.closing())
+        .find_map(|p| p.runq.steal_into(&thief.runq))
+}
+
+/// A runnext that is free to be taken. Whoever looks at an offer withdraws it:
+/// if it comes to nothing, its owner has run the goroutine, and offers the next
+/// one itself.
+fn from_next(sched: &'static Sched) -> Option<&'static G> {
+    sched.next_offers.iter(sched.procs()).find_map(|id| {
+        sched.next_offers.remove(id);
+        steal_next(sched.p(id))
+    })
 }
 
 /// The Ps that offer something, each once, in a random order.
@@ -87,17 +90,8 @@ fn steal_next(p: &'static P) -> Option<&'static G> {
 
 /// Whether any P has something to take.
 pub(crate) fn anything_offered(sched: &Sched) -> bool {
-    let words = (sched.procs() as usize).div_ceil(WORD);
-    (0..words).any(|word| {
-        let mut offers = sched.offers.word(word);
-        while offers != 0 {
-            let bit = offers.trailing_zeros();
-            // A bit may be stale: thieves were there, the owner has not looked.
-            if !sched.p(word as u32 * WORD as u32 + bit).runq.is_empty() {
-                return true;
-            }
-            offers &= offers - 1;
-        }
-        false
-    })
+    let procs = sched.procs();
+    // A bit may be stale: thieves were there, the owner has not looked.
+    sched.offers.iter(procs).any(|id| !sched.p(id).runq.rings_empty())
+        || sched.next_offers.iter(procs).any(|id| sched.p(id).runq.peek_next().is_some())
 }

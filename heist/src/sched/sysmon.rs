@@ -194,9 +194,7 @@ impl Watch {
         if !stays || self.sched.procs() == 1 {
             return false;
         }
-        // The bit stays set until the owner finds its queue empty; its own note
-        // of the bit does not know, which costs it one more store later.
-        self.sched.offers.insert(p.id);
+        self.sched.next_offers.insert(p.id);
         fence(Ordering::SeqCst);
         wake::wake_p(self.sched);
         true
@@ -231,26 +229,39 @@ fn work_waits(sched: &Sched) -> bool {
 /// every thread of the process is either ours or sleeps until a goroutine wakes
 /// it. With any other thread around, which could wake one, it stays silent.
 fn check_dead() {
-    let mut alive = 0;
-    for sched in super::schedt::all() {
-        let Some(shared) = sched.shared.try_lock() else { return };
-        if shared.closed {
-            continue;
-        }
-        if shared.idle_ps.len() < sched.procs() as usize || shared.runq.len() != 0 {
-            return;
-        }
-        drop(shared);
-        alive += sched.goroutines();
-    }
+    let Some(before) = asleep() else { return };
     let ours = HeistThread::count() + waiter::sleeping_threads();
-    if alive == 0 || thread::count_in_process().is_none_or(|threads| threads > ours) {
+    if thread::count_in_process().is_none_or(|threads| threads > ours) {
+        return;
+    }
+    // The counts belong to different moments. If nothing has moved since the
+    // first look, they are of one piece.
+    if asleep() != Some(before) {
         return;
     }
     let text = "fatal error: all goroutines are asleep - deadlock!\n";
     crate::prim::os::write_stderr(text.as_bytes());
     dump();
     crate::prim::os::exit_now(2);
+}
+
+/// How much all runtimes have done so far, if goroutines live and no P runs.
+fn asleep() -> Option<u64> {
+    let (mut alive, mut done) = (0, 0);
+    for sched in super::schedt::all() {
+        let shared = sched.shared.try_lock()?;
+        if shared.closed {
+            continue;
+        }
+        if shared.idle_ps.len() < sched.procs() as usize || shared.runq.len() != 0 {
+            return None;
+        }
+        drop(shared);
+        alive += sched.goroutines();
+        done += sched.ps().map(|p| u64::from(p.tick())).sum::<u64>();
+        done += sched.foreign_spawned.load(Ordering::SeqCst);
+    }
+    (alive > 0).then_some(done)
 }
 
 /// Prints all goroutines.

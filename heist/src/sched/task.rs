@@ -121,8 +121,7 @@ impl<F: FnOnce() -> T, T> TaskOf<F, T> {
             return if panicked { Ended::PanickedUnseen } else { Ended::Quietly };
         }
         // SAFETY: the closure is out, so the storage is free again.
-        unsafe { g.storage.put(outcome) };
-        g.set(flag::OUTCOME, true);
+        unsafe { leave_outcome(g, outcome) };
         if panicked { Ended::Panicked } else { Ended::Quietly }
     }
 
@@ -134,8 +133,7 @@ impl<F: FnOnce() -> T, T> TaskOf<F, T> {
         let f = unsafe { g.storage.take::<F>() };
         drop_or_abort(f);
         // SAFETY: free again.
-        unsafe { g.storage.put::<Outcome<T>>(Err(payload)) };
-        g.set(flag::OUTCOME, true);
+        unsafe { leave_outcome::<T>(g, Err(payload)) };
     }
 
     /// # Safety
@@ -146,6 +144,17 @@ impl<F: FnOnce() -> T, T> TaskOf<F, T> {
         // SAFETY: the caller's promise.
         drop_or_abort(unsafe { g.storage.take::<Outcome<T>>() });
     }
+}
+
+/// Leaves an outcome in a block.
+///
+/// # Safety
+///
+/// The caller has the block, whose storage holds nothing.
+pub(crate) unsafe fn leave_outcome<T>(g: &'static G, outcome: Outcome<T>) {
+    // SAFETY: the caller's promise.
+    unsafe { g.storage.put(outcome) };
+    g.set(flag::OUTCOME, true);
 }
 
 /// Takes the outcome of a finished goroutine out.

@@ -4,7 +4,8 @@
 //!
 //! A P whose rings are not empty sets its bit in the mask of offers and keeps
 //! it until it finds its own queue empty: one atomic operation per busy period,
-//! not one per goroutine.
+//! not one per goroutine. A runnext is offered by a bit in a mask of its own,
+//! which the thief that looks at it clears.
 //!
 //! # Prediction for runnext
 //!
@@ -58,7 +59,7 @@ impl Inside {
                 return;
             }
             self.p.own().woke_for_next.set(true);
-            offer(sched, self.p);
+            sched.next_offers.insert(self.p.id);
         }
         fence_after_rmw();
         wake_p(sched);

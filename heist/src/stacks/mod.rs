@@ -200,6 +200,7 @@ mod tests {
 
     #[test]
     fn the_guard_is_below_the_limit() {
+        let _alone = crate::tests_alone();
         let stack = acquire(Class::default_class()).unwrap();
         assert!(in_guard(stack.limit() - 1, stack.limit()));
         assert!(!in_guard(stack.limit(), stack.limit()));

@@ -195,8 +195,21 @@ where
     let spawned = unsafe { spawn::spawn(f, Location::caller(), runtime::default_sched) };
     match spawned {
         Ok(g) => JoinHandle::new(g, None),
-        Err(error) => failed(&error),
+        Err(error) => not_spawned(&error, Location::caller()),
     }
+}
+
+/// What an infallible spawn does with an error.
+#[cold]
+#[track_caller]
+fn not_spawned<T>(error: &SpawnError, site: &'static Location<'static>) -> JoinHandle<T> {
+    if matches!(error, SpawnError::Closed)
+        && super::panicking()
+        && let Ok(g) = spawn::stillborn::<T>(site)
+    {
+        return JoinHandle::new(g, None);
+    }
+    failed(error)
 }
 
 #[cold]
@@ -302,5 +315,5 @@ where
 {
     let options = Options { idle_priority: true, ..Default::default() };
     JoinHandle::spawn_on(runtime::current_sched(), f, options, Location::caller())
-        .unwrap_or_else(|error| failed(&error))
+        .unwrap_or_else(|error| not_spawned(&error, Location::caller()))
 }
