@@ -60,6 +60,11 @@ impl Note {
         word.swap(EMPTY, Ordering::Acquire) == SIGNALLED
     }
 
+    /// Forgets a signal that nobody took. By the sleeper.
+    pub(crate) fn clear(&self) {
+        self.state.word().store(EMPTY, Ordering::Relaxed);
+    }
+
     /// Wakes the sleeper, or the next one to come. The system call is made only
     /// if somebody sleeps. Safe to call from a signal handler.
     pub(crate) fn wake(&self) {

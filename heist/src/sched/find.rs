@@ -253,25 +253,25 @@ fn work_is_visible(m: &'static M) -> bool {
 pub(crate) fn stop_m(m: &'static M) -> bool {
     let sched = m.sched;
     let patience = sched.config().idle_thread;
-    sched.shared.lock().idle_ms.push(m);
+    {
+        let mut shared = sched.shared.lock();
+        if shared.closed {
+            return false;
+        }
+        shared.idle_ms.push(m);
+    }
     loop {
-        // Whoever closes the runtime wakes all that are in the list; one that
-        // came later leaves by itself.
-        if sched.closing() && leave_idle(m) {
-            return false;
+        let woken = m.note.sleep_for(patience);
+        if m.acquire_next_p() {
+            m.held().own().now.set(clock::now());
+            return true;
         }
-        if m.note.sleep_for(patience) {
-            break;
-        }
-        if retire(m) {
+        // Closing wakes everybody, and empties the list.
+        if sched.closing() || (!woken && retire(m)) {
+            leave_idle(m);
             return false;
         }
     }
-    let has_p = m.acquire_next_p();
-    if has_p {
-        m.held().own().now.set(clock::now());
-    }
-    has_p
 }
 
 /// Takes the M out of the idle ones. False if somebody has chosen it already,

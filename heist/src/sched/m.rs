@@ -152,6 +152,8 @@ impl M {
 
     fn main(&'static self) {
         let _count = HeistThread::new();
+        // A signal from the M's last life.
+        self.note.clear();
         thread::set_slot(ptr::from_ref(self).cast());
         let stack = signal::AltStack::install();
         if self.acquire_next_p() {

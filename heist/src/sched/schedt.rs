@@ -158,6 +158,7 @@ impl Sched {
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
         sched.next_offers.clear();
+        sched.idle.reset();
         let alone = sched.procs() == 1;
         let mut shared = sched.shared.lock();
         for id in (0..sched.procs()).rev() {

@@ -68,6 +68,14 @@ impl Idle {
         }
     }
 
+    /// Starts anew, for a scheduler that opens again.
+    #[cfg(not(loom))]
+    pub(crate) fn reset(&self) {
+        self.idle_ps.store(0, Ordering::SeqCst);
+        self.searching.store(0, Ordering::SeqCst);
+        self.need_search.store(0, Ordering::SeqCst);
+    }
+
     /// How many Ps are idle.
     #[inline]
     pub(crate) fn idle_ps(&self) -> u32 {
