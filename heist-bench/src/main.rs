@@ -27,6 +27,8 @@ mod table;
 
 use cli::{Command, Options};
 use session::Session;
+use std::fs::File;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// The command line makes no sense.
@@ -57,7 +59,11 @@ fn run(options: Options) -> ExitCode {
         Ok(go) => go,
         Err(error) => return fail(USAGE, &error),
     };
-    let json = options.json.clone();
+    // Now, and not after minutes of work.
+    let json = match options.json.as_ref().map(File::create).transpose() {
+        Ok(json) => json,
+        Err(error) => return fail(USAGE, &format!("--json: cannot write that file: {error}")),
+    };
     let mut session = Session::new(options, go);
     println!("{}", session.headline());
     for (i, benchmark) in session.benchmarks().into_iter().enumerate() {
@@ -67,10 +73,10 @@ fn run(options: Options) -> ExitCode {
         print!("\n{table}");
     }
     println!("\n{}", session.summary());
-    if let Some(path) = json
-        && let Err(error) = std::fs::write(&path, session.to_json())
+    if let Some(mut json) = json
+        && let Err(error) = json.write_all(session.to_json().as_bytes())
     {
-        return fail(FAILURE, &format!("cannot write {}: {error}", path.display()));
+        return fail(FAILURE, &format!("cannot write the results: {error}"));
     }
     if session.heist_failed() { ExitCode::from(FAILURE) } else { ExitCode::SUCCESS }
 }

@@ -128,8 +128,12 @@ impl Session {
         let mut samplers: Vec<Option<Sampler>> = Vec::new();
         let mut results: Vec<Rounds> = Vec::new();
         for case in cases {
-            self.progress.step(&format!("{group}: {} warms up", case.peer));
-            let sampler = if case.stays() { self.start(case).map(Some) } else { Ok(None) };
+            let sampler = if case.stays() {
+                self.progress.step(&format!("{group}: {} warms up", case.peer));
+                self.start(case).map(Some)
+            } else {
+                Ok(None)
+            };
             results.push(sampler.as_ref().map(|_| Vec::new()).map_err(Clone::clone));
             samplers.push(sampler.unwrap_or_default());
         }
@@ -215,7 +219,10 @@ impl Session {
     pub(crate) fn summary(&self) -> String {
         let goals: Vec<&Verdict> = self.verdicts.iter().filter(|v| v.goal.is_some()).collect();
         let met = goals.iter().filter(|v| !v.missed()).count();
-        let mut text = format!("{met} of {} met", plural(goals.len(), "goal"));
+        let mut text = match goals.len() {
+            0 => "no goals among these".to_owned(),
+            n => format!("{met} of {} met", plural(n, "goal")),
+        };
         for v in &self.verdicts {
             let name = format!("{}, {}", v.benchmark, v.what);
             match v.goal {

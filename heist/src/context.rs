@@ -248,6 +248,11 @@ impl<E> Frame<E> {
         frame.ext = E::default();
     }
 
+    /// Whether it was ever resumed.
+    pub(crate) fn has_started(&self) -> bool {
+        !self.yielder.get().is_null()
+    }
+
     /// Ends a frame that is done, and returns its stack.
     ///
     /// # Safety
@@ -257,7 +262,18 @@ impl<E> Frame<E> {
         // SAFETY: the caller has it alone, and it waits for this.
         let ended = unsafe { frame.as_ref().resume(Resume::Unwind) };
         debug_assert!(ended.is_none(), "a frame was retired that was not done");
-        // SAFETY: as above; nothing refers to it any more.
+        // SAFETY: as above.
+        unsafe { Self::discard(frame) }
+    }
+
+    /// Takes a frame apart that never started, or has ended, and returns its
+    /// stack.
+    ///
+    /// # Safety
+    ///
+    /// As [`clear`](Self::clear).
+    pub(crate) unsafe fn discard(frame: NonNull<Frame<E>>) -> Stack {
+        // SAFETY: the caller has it alone; nothing refers to it any more.
         let frame = unsafe { &mut *frame.as_ptr() };
         // SAFETY: taken once; the frame's memory is not read again.
         unsafe { ManuallyDrop::drop(frame.routine.get_mut()) };

@@ -9,6 +9,7 @@ use crate::prim::thread;
 use crate::sched::m;
 use crate::sched::names;
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::Write;
 use std::panic::{self, PanicHookInfo};
 use std::sync::Once;
 
@@ -54,13 +55,13 @@ fn report(id: u64, info: &PanicHookInfo<'_>) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     // One call, so that lines of several goroutines do not mix.
     let trace = Backtrace::capture();
-    match trace.status() {
-        BacktraceStatus::Captured => {
-            eprintln!("\ngoroutine '{name}' ({id}) panicked at {place}:\n{message}\n{trace}");
-        }
-        _ => eprintln!(
-            "\ngoroutine '{name}' ({id}) panicked at {place}:\n{message}\n\
-             note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace"
-        ),
-    }
+    let more = match trace.status() {
+        BacktraceStatus::Captured => trace.to_string(),
+        _ => "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace".into(),
+    };
+    // A closed standard error is no reason to abort.
+    let _ = writeln!(
+        std::io::stderr(),
+        "\ngoroutine '{name}' ({id}) panicked at {place}:\n{message}\n{more}"
+    );
 }

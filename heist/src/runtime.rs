@@ -355,14 +355,14 @@ pub(crate) fn default_sched() -> &'static Sched {
 
 /// The default runtime, started from `builder` if it does not run yet.
 pub(crate) fn default_with(builder: Builder) -> &'static Sched {
+    if signal::forked() {
+        panic!(
+            "heist: this process was forked from one with a runtime, whose threads are gone; \
+             only exec or exit from here"
+        );
+    }
     DEFAULT
         .get_or_init(|| {
-            if signal::forked() {
-                panic!(
-                    "heist: this process was forked from one with a runtime, whose threads are \
-                     gone; only exec or exit from here"
-                );
-            }
             builder
                 .build()
                 .unwrap_or_else(|error| panic!("cannot start the default runtime: {error}"))

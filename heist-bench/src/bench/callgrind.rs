@@ -74,7 +74,7 @@ fn instructions(
     valgrind: &Path,
     executable: &Path,
     scratch: &Scratch,
-    op: &Op,
+    op: Op,
     n: u64,
 ) -> Result<f64, String> {
     let file = scratch.path().join(format!("{}.{n}", op.name));

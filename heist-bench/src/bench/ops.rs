@@ -16,101 +16,85 @@ pub(super) const BENCHMARK: Benchmark =
     Benchmark { name: "ops", about: "heist only: ns of single scheduler operations", run };
 
 /// An operation.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Op {
     pub(super) name: &'static str,
     about: &'static str,
     procs: usize,
-    /// How many of them make a round.
-    iterations: u64,
     /// Does so many of them and says how long that took. It makes its own
     /// runtime and warms it up, neither of which counts.
     pub(super) run: fn(iterations: u64) -> Duration,
 }
 
-/// All of them. An operation that is not in the public interface is measured by
-/// a function that heist exports for that purpose: its place is a line here.
-pub(super) const OPS: &[Op] = &[
-    Op {
-        name: "spawn",
-        about: "spawn, run and finish, 100 at a time",
-        procs: 1,
-        iterations: 200_000,
-        run: spawn,
-    },
+/// Those that the public interface reaches.
+const PUBLIC: &[Op] = &[
+    Op { name: "spawn", about: "spawn, run and finish, 100 at a time", procs: 1, run: spawn },
     Op {
         name: "spawn_join",
         about: "spawn one, which is the next to run, and join it",
         procs: 1,
-        iterations: 200_000,
         run: spawn_join,
     },
-    Op {
-        name: "yield_alone",
-        about: "yield with nobody else there",
-        procs: 1,
-        iterations: 500_000,
-        run: yield_alone,
-    },
-    Op {
-        name: "yield",
-        about: "yield to another that yields too",
-        procs: 1,
-        iterations: 500_000,
-        run: yield_to_other,
-    },
+    Op { name: "yield_alone", about: "yield with nobody else there", procs: 1, run: yield_alone },
+    Op { name: "yield", about: "yield to another that yields too", procs: 1, run: yield_to_other },
     Op {
         name: "park_unpark",
         about: "unpark another, park, be unparked: a round trip",
         procs: 1,
-        iterations: 200_000,
         run: |n| ping_pong(1, n),
     },
-    Op {
-        name: "park_unpark_2",
-        about: "the same round trip",
-        procs: 2,
-        iterations: 100_000,
-        run: |n| ping_pong(2, n),
-    },
-    Op {
-        name: "scope",
-        about: "thread::scope with two goroutines in it",
-        procs: 1,
-        iterations: 100_000,
-        run: scope,
-    },
+    Op { name: "park_unpark_2", about: "the same round trip", procs: 2, run: |n| ping_pong(2, n) },
+    Op { name: "scope", about: "thread::scope with two goroutines in it", procs: 1, run: scope },
     Op {
         name: "foreign",
         about: "spawn from a foreign OS thread and join there",
         procs: 1,
-        iterations: 2_000,
         run: foreign,
     },
     Op {
         name: "wake_idle",
         about: "spawn after 1 ms of idleness and compute on, until it runs elsewhere",
         procs: 2,
-        iterations: 50,
         run: wake_idle,
     },
 ];
+
+/// All of them: also those that heist exports for this table only, which need no
+/// runtime.
+fn all() -> Vec<Op> {
+    let inner = |(name, run)| Op { name, about: "inside the scheduler", procs: 1, run };
+    PUBLIC.iter().copied().chain(heist::ops::OPS.map(inner)).collect()
+}
 
 /// What the names of these problems begin with.
 const PREFIX: &str = "ops:";
 
 /// The operation that a problem of that name is about.
-pub(super) fn of_problem(problem: &str) -> Option<&'static Op> {
+pub(super) fn of_problem(problem: &str) -> Option<Op> {
     named(problem.strip_prefix(PREFIX)?)
 }
 
-pub(super) fn named(name: &str) -> Option<&'static Op> {
-    OPS.iter().find(|op| op.name == name)
+pub(super) fn named(name: &str) -> Option<Op> {
+    all().into_iter().find(|op| op.name == name)
 }
 
-/// A round of a sampling process.
-pub(super) fn round(op: &'static Op, iterations: u64) -> Round {
-    Box::new(move || vec![(op.run)(iterations).as_nanos() as u64])
+/// How long a round takes at least.
+const LONG_ENOUGH: Duration = Duration::from_millis(15);
+
+/// A round of a sampling process: the time of `n`, from as many as take long
+/// enough.
+pub(super) fn round(op: Op, n: u64) -> Round {
+    let mut iterations = 1;
+    while iterations < 1 << 40 {
+        let begin = Instant::now();
+        (op.run)(iterations);
+        if begin.elapsed() >= LONG_ENOUGH {
+            break;
+        }
+        iterations *= 2;
+    }
+    let per = move |time: Duration| time.as_nanos() as f64 / iterations as f64;
+    Box::new(move || vec![(per((op.run)(iterations)) * n as f64) as u64])
 }
 
 fn run(session: &mut Session) -> Table {
@@ -118,15 +102,16 @@ fn run(session: &mut Session) -> Table {
     let title = format!("ops: heist, ns per operation ({})", plural(rounds, "round"));
     let columns = [Left("operation"), Right("procs"), Right("median"), Right("min"), Left("")];
     let mut table = Table::new(title, &columns);
+    let ops = all();
     let case = |op: &Op| Case {
         problem: format!("{PREFIX}{}", op.name),
         peer: Peer::Heist,
         procs: op.procs,
-        n: (op.iterations / session.size(1, 4)).max(1),
+        n: 1000,
     };
-    let cases: Vec<Case> = OPS.iter().map(case).collect();
+    let cases: Vec<Case> = ops.iter().map(case).collect();
     let results = session.interleave("all operations", &cases, rounds);
-    for ((op, case), result) in OPS.iter().zip(cases).zip(results) {
+    for ((op, case), result) in ops.iter().zip(cases).zip(results) {
         let per = |nanos: u64| nanos as f64 / case.n as f64;
         let samples = result.map(|rounds| rounds.into_iter().flatten().map(per).collect());
         let [median, min, last] = match samples.map(|samples: Vec<f64>| Summary::of(&samples)) {
@@ -286,7 +271,7 @@ mod tests {
 
     #[test]
     fn all_do_what_they_count() {
-        for op in OPS {
+        for op in all() {
             assert!((op.run)(10) > Duration::ZERO, "{}", op.name);
             assert!(of_problem(&format!("{PREFIX}{}", op.name)).is_some());
         }

@@ -53,8 +53,13 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
     m.lease.leave();
     let asked = resume(g);
     // On the M's own stack again. The goroutine entered the runtime before it
-    // left, so the M has a P, though perhaps not the one of before.
+    // left, so the M has a P, though perhaps not the one of before; unless the
+    // runtime closes and there is none to be had.
     m.set_curg(None);
+    if m.p().is_none() {
+        without_p(m.sched, g, asked);
+        return false;
+    }
     let p = m.held();
     match asked {
         Some(Suspend::Yield) => {
@@ -192,12 +197,26 @@ fn drop_outcome_later(sched: &'static Sched, p: Held, g: &'static G) {
     requeue(sched, p, g);
 }
 
+/// The end of a step of a goroutine that got no P back, since its runtime
+/// closes: it is left as shutdown expects it.
+#[cold]
+fn without_p(sched: &'static Sched, g: &'static G, asked: Option<Suspend>) {
+    match asked {
+        Some(Suspend::Yield) => g.state.become_(Status::Runnable),
+        Some(Suspend::Park) => match g.state.park() {
+            Park::Parked | Park::Notified => {}
+        },
+        Some(Suspend::Done) => super::shutdown::end_without_p(sched, g),
+        None => fatal!("a frame ended under its goroutine"),
+    }
+}
+
 /// Queues a goroutine that yielded, and wakes a thread for it if one is idle:
 /// there is more to run than this P can.
 #[inline]
 fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
     if g.has(flag::IDLE_PRIORITY) {
-        return wake::inject_idle(sched, g);
+        return wake::inject_idle(sched, sched.life(), g);
     }
     wake::put_yielded(sched, p, g);
     if sched.idle.idle_ps() != 0 {
@@ -210,7 +229,7 @@ fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
 #[cold]
 fn requeue_woken(m: &'static M, p: Held, g: &'static G) {
     if g.has(flag::IDLE_PRIORITY) {
-        return wake::inject_idle(m.sched, g);
+        return wake::inject_idle(m.sched, m.sched.life(), g);
     }
     wake::put_tail(m.sched, p, g);
     fence(Ordering::SeqCst);
@@ -227,7 +246,8 @@ fn hand_over(m: &'static M, g: &'static G) -> bool {
         None => fatal!("a pinned goroutine without a thread"),
     };
     let p = m.release_p();
-    target.wake_with(p, false);
+    target.give(p, false);
+    target.note.wake();
     find::stop_m(m)
 }
 

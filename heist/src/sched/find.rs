@@ -266,16 +266,18 @@ pub(crate) fn stop_m(m: &'static M) -> bool {
             m.held().own().now.set(clock::now());
             return true;
         }
-        // Closing wakes everybody, and empties the list.
-        if sched.closing() || (!woken && retire(m)) {
-            leave_idle(m);
+        if sched.closing() {
+            // Chosen at the last moment, it has a P to give up.
+            return !leave_idle(m) && m.acquire_next_p();
+        }
+        if !woken && retire(m) {
             return false;
         }
     }
 }
 
-/// Takes the M out of the idle ones. False if somebody has chosen it already,
-/// and will wake it.
+/// Takes the M out of the idle ones. False if somebody has chosen it already, or
+/// a shutdown has emptied the list.
 fn leave_idle(m: &'static M) -> bool {
     let mut shared = m.sched.shared.lock();
     let before = shared.idle_ms.len();

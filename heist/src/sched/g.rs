@@ -180,6 +180,12 @@ impl G {
         self.wait_site.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
     }
 
+    /// Notes that it yields: it waits for nothing but its turn.
+    #[inline]
+    pub(crate) fn note_no_wait(&self) {
+        self.reason.store(WaitReason::None as u8, Ordering::Relaxed);
+    }
+
     /// Why it waits, and since when on the monotonic clock.
     pub(crate) fn wait(&self) -> (WaitReason, u64) {
         let reason = WaitReason::of(self.reason.load(Ordering::Relaxed));
@@ -227,6 +233,12 @@ impl G {
     #[inline]
     pub(crate) fn has_frame(&self) -> bool {
         !self.frame.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Whether its body has begun: not if it only has a frame of its own size.
+    pub(crate) fn has_started(&self) -> bool {
+        // SAFETY: only those who have the goroutine ask, and it does not end.
+        unsafe { self.frame() }.is_some_and(Frame::has_started)
     }
 
     /// Sets its frame, or takes it away. By whoever has the goroutine.

@@ -10,6 +10,8 @@ use super::m::{Inside, M};
 use super::p::{Held, P};
 use super::protocol::g_state::{Park, Status};
 use super::wake;
+use crate::prim::atomic::Ordering;
+use crate::prim::thread;
 use std::time::Duration;
 
 /// Parks the calling goroutine and its M.
@@ -24,6 +26,29 @@ pub(crate) fn park(inside: Inside, g: &'static G) {
             wake::handoff_p(m.sched, p);
             wait_for_p(m, g);
         }
+    }
+    unpin(g, pinned_before);
+    drop(inside);
+}
+
+/// Lets others run while the goroutine stays on its thread: another M runs its P,
+/// and it gets one back in its turn.
+#[cold]
+pub(crate) fn yield_now(inside: Inside, g: &'static G) {
+    let (m, sched) = (inside.m, inside.sched());
+    if inside.p.runq.is_empty() && sched.runq_size.load(Ordering::Relaxed) == 0 {
+        drop(inside);
+        return thread::yield_now();
+    }
+    let pinned_before = pin(g, m);
+    g.note_no_wait();
+    g.state.become_(Status::Runnable);
+    if sched.put_global([g]) {
+        let p = m.release_p();
+        wake::start_m(sched, p, false);
+        wait_for_p(m, g);
+    } else {
+        g.state.become_(Status::Running);
     }
     unpin(g, pinned_before);
     drop(inside);
@@ -56,6 +81,7 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
 
 /// Sleeps until another M hands its P over.
 fn wait_for_p(m: &'static M, g: &'static G) {
+    m.sched.in_place.fetch_add(1, Ordering::SeqCst);
     while !m.acquire_next_p() {
         if m.sched.closing() && m.p().is_none() {
             // Nobody schedules any more. Unwinding goes on without a P once the
@@ -68,6 +94,7 @@ fn wait_for_p(m: &'static M, g: &'static G) {
             m.note.sleep();
         }
     }
+    m.sched.in_place.fetch_sub(1, Ordering::SeqCst);
     g.state.become_(Status::Running);
 }
 

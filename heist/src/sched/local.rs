@@ -33,14 +33,22 @@ pub(crate) fn get_or_init<T: 'static>(key: usize, init: impl FnOnce() -> T) -> O
     }
     // Outside of the borrow: it may use other keys, or this one.
     let value = Rc::new(init());
-    with_locals(|locals| {
+    let stored = value.clone();
+    // What it replaces, if `init` made one too, is dropped outside as well.
+    let replaced = with_locals(|locals| {
         if locals.closed {
-            return None;
+            return Err(Closed);
         }
-        locals.values.retain(|(k, _)| *k != key);
-        locals.values.push((key, value.clone()));
-        Some(value)
-    })?
+        let replaced = match locals.values.iter_mut().find(|(k, _)| *k == key) {
+            Some(entry) => Some(std::mem::replace(&mut entry.1, stored)),
+            None => {
+                locals.values.push((key, stored));
+                None
+            }
+        };
+        Ok(replaced)
+    })?;
+    replaced.ok().map(|_| value)
 }
 
 impl Locals {
@@ -82,9 +90,8 @@ pub(crate) fn drop_all(g: &'static G) {
 fn drop_values(locals: &RefCell<Locals>) {
     for _ in 0..ROUNDS {
         let values = std::mem::take(&mut locals.borrow_mut().values);
-        let dropping = std::panic::AssertUnwindSafe(|| drop(values));
-        if std::panic::catch_unwind(dropping).is_err() {
-            crate::prim::fatal::fatal!("a goroutine_local! value panicked on drop");
-        }
+        super::task::drop_or_abort_with("a goroutine_local! value", || drop(values));
     }
+    // Destructors that create values without end: those leak, as in std.
+    std::mem::forget(std::mem::take(&mut locals.borrow_mut().values));
 }

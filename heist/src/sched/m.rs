@@ -89,12 +89,11 @@ impl M {
         self.searching.store(searching, Ordering::Relaxed);
     }
 
-    /// Gives a sleeping M a P and wakes it.
-    pub(crate) fn wake_with(&'static self, p: &'static P, searching: bool) {
+    /// Gives a sleeping M a P; the caller wakes it.
+    pub(crate) fn give(&'static self, p: &'static P, searching: bool) {
         debug_assert!(load(&self.next_p).is_none());
         self.set_searching(searching);
         store(&self.next_p, Some(p));
-        self.note.wake();
     }
 
     /// Own thread: takes the P that it was woken with.

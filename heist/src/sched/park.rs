@@ -4,12 +4,14 @@ use super::g::{G, WaitReason, flag};
 use super::in_place;
 use super::m::{self, Inside};
 use super::protocol::g_state::Ready;
+use super::schedt::Sched;
 use super::task::Shutdown;
 use super::wake;
 use crate::context::{Resume, Suspend};
 use crate::prim::fatal::fatal;
 use crate::prim::{hint, thread};
 use std::panic::Location;
+use std::ptr;
 
 /// Puts the calling goroutine to sleep. The caller has made it known to exactly
 /// one waker, who calls [`ready`] exactly once, before or after.
@@ -42,7 +44,16 @@ pub(crate) fn park_whatever_comes(reason: WaitReason, site: &'static Location<'s
         return Resume::Run;
     }
     wake::learn(inside.p, g);
-    suspend(inside, g, Suspend::Park)
+    wake_or_order(g, suspend(inside, g, Suspend::Park))
+}
+
+/// A goroutine that is told to unwind while its wake-up is there has been woken.
+#[inline(always)]
+fn wake_or_order(g: &'static G, resumed: Resume) -> Resume {
+    if resumed == Resume::Unwind && g.state.take_notified() {
+        return Resume::Run;
+    }
+    resumed
 }
 
 /// A park on a thread that has no P and gets none: shutdown runs goroutines one
@@ -60,7 +71,7 @@ fn park_in_shutdown() -> Resume {
         }
         return Resume::Run;
     }
-    leave(g, Suspend::Park)
+    wake_or_order(g, leave(g, Suspend::Park))
 }
 
 /// Lets others run. The goroutine goes on when they have had their turn.
@@ -71,17 +82,26 @@ fn park_in_shutdown() -> Resume {
 /// those returns (about 7 ns).
 #[inline(always)]
 pub(crate) fn yield_now() {
-    let Some(inside) = Inside::enter() else { return thread::yield_now() };
-    let Some(g) = inside.g() else { fatal!("yield outside of a goroutine") };
-    if must_stay(g) {
-        // On its thread it stays; the P is not worth handing over for a moment.
-        drop(inside);
-        return thread::yield_now();
-    }
-    wake::learn(inside.p, g);
-    if suspend(inside, g, Suspend::Yield) == Resume::Unwind {
+    if yield_whatever_comes() == Resume::Unwind {
         unwind();
     }
+}
+
+/// Like [`yield_now`], but returns also when the runtime shuts down.
+#[inline(always)]
+pub(crate) fn yield_whatever_comes() -> Resume {
+    let Some(inside) = Inside::enter() else {
+        thread::yield_now();
+        return Resume::Run;
+    };
+    let Some(g) = inside.g() else { fatal!("yield outside of a goroutine") };
+    if must_stay(g) {
+        in_place::yield_now(inside, g);
+        return Resume::Run;
+    }
+    g.note_no_wait();
+    wake::learn(inside.p, g);
+    suspend(inside, g, Suspend::Yield)
 }
 
 /// Whether the goroutine cannot leave its thread: it is pinned, or it unwinds.
@@ -119,27 +139,50 @@ fn unwind() -> ! {
 /// Makes a goroutine runnable. The one answer to its park.
 #[inline]
 pub(crate) fn ready(g: &'static G) {
+    // Looked at before the goroutine is runnable: from then on a runtime that
+    // shuts down may end it, and the block may be another's.
+    let home = Home::of(g);
     match g.state.ready() {
         Ready::Deferred => {}
-        Ready::Enqueue => enqueue(g),
+        Ready::Enqueue => home.enqueue(g),
     }
 }
 
-/// Queues a runnable goroutine that nobody else has.
-#[inline]
-pub(crate) fn enqueue(g: &'static G) {
-    if g.has(flag::IDLE_PRIORITY) {
-        return wake::inject_idle(super::schedt::at(g.runtime()), g);
+/// Where a goroutine is queued.
+pub(crate) struct Home {
+    sched: &'static Sched,
+    /// The life of the scheduler that the goroutine belongs to.
+    life: u32,
+    idle_priority: bool,
+}
+
+impl Home {
+    /// The home of a goroutine that cannot end meanwhile.
+    #[inline]
+    pub(crate) fn of(g: &'static G) -> Home {
+        let sched = match m::current() {
+            Some(m) if m.sched.slot() == g.runtime() => m.sched,
+            _ => super::schedt::at(g.runtime()),
+        };
+        Home { sched, life: sched.life(), idle_priority: g.has(flag::IDLE_PRIORITY) }
     }
-    match m::current() {
-        Some(m) if m.sched.slot() == g.runtime() && !m.sched.closing() => {
-            if let Some(inside) = Inside::enter() {
-                return inside.ready_next(g);
-            }
+
+    /// Queues a runnable goroutine that nobody else has. If the runtime has
+    /// closed since, it is left to those who close it.
+    #[inline]
+    pub(crate) fn enqueue(self, g: &'static G) {
+        if self.idle_priority {
+            return wake::inject_idle(self.sched, self.life, g);
         }
-        _ => {}
+        if let Some(m) = m::current()
+            && ptr::eq(m.sched, self.sched)
+            && !self.sched.closing()
+            && let Some(inside) = Inside::enter()
+        {
+            return inside.ready_next(g);
+        }
+        wake::inject(self.sched, self.life, g);
     }
-    wake::inject(super::schedt::at(g.runtime()), g);
 }
 
 /// Waits for a wake-up that is on its way to the calling goroutine, which no

@@ -17,6 +17,7 @@ use crate::prim::clock;
 use crate::prim::fatal::fatal;
 use crate::prim::lock::{Guard, Lock, Rank};
 use crate::prim::note::Note;
+use crate::prim::thread;
 use crate::stacks::Class;
 use crossbeam_utils::CachePadded;
 use std::ptr;
@@ -90,6 +91,8 @@ pub(crate) struct Sched {
     pub(crate) next_offers: CachePadded<Mask>,
     /// Ps without an M.
     pub(crate) idle_mask: Mask,
+    /// How often it was opened.
+    life: AtomicU32,
     /// Read at every step, written when the runtime opens and closes.
     closing: CachePadded<AtomicBool>,
     procs: AtomicU32,
@@ -108,8 +111,13 @@ pub(crate) struct Sched {
     pub(crate) no_stack_since: AtomicU64,
     /// The goroutine whose panic closed the runtime (`PanicPolicy::ShutDown`).
     pub(crate) fatal_panic: Lock<Option<u64>>,
-    /// Held by whoever stops and unwinds the runtime.
-    pub(crate) winding_down: Lock<()>,
+    /// Held by whoever stops and unwinds the runtime; says whether it was given
+    /// up: whoever was unwinding it may still be at it.
+    pub(crate) winding_down: Lock<bool>,
+    /// Ms that wait with their goroutine.
+    pub(crate) in_place: AtomicUsize,
+    /// The thread that a panic started in order to shut the runtime down.
+    pub(crate) shutdown_thread: Lock<Option<thread::JoinHandle<()>>>,
 }
 
 static TABLE: [AtomicPtr<Sched>; MAX_RUNTIMES] =
@@ -170,6 +178,7 @@ impl Sched {
             sched.put_idle_p(&mut shared, p);
         }
         shared.closed = false;
+        sched.life.store(sched.life().wrapping_add(1), Ordering::Relaxed);
         drop(shared);
         sched.closing.store(false, Ordering::Release);
         Some(sched)
@@ -202,6 +211,7 @@ impl Sched {
             offers: CachePadded::new(Mask::new()),
             next_offers: CachePadded::new(Mask::new()),
             idle_mask: Mask::new(),
+            life: AtomicU32::new(0),
             closing: CachePadded::new(AtomicBool::new(true)),
             procs: AtomicU32::new(0),
             seed: AtomicU64::new(0),
@@ -215,7 +225,9 @@ impl Sched {
             sysmon: super::sysmon::Sysmon::new(),
             no_stack_since: AtomicU64::new(0),
             fatal_panic: Lock::new(Rank::Leaf, None),
-            winding_down: Lock::new(Rank::Shutdown, ()),
+            winding_down: Lock::new(Rank::Shutdown, false),
+            in_place: AtomicUsize::new(0),
+            shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
         TABLE[slot as usize].store(ptr::from_ref(sched).cast_mut(), Ordering::Release);
         Some(sched)
@@ -235,6 +247,12 @@ impl Sched {
             unsafe { Held::new(p) }.reset(self.config().stack);
         }
         FREE.lock().0.push(self);
+    }
+
+    /// Which of its lives this is. It changes while the lock is held.
+    #[inline(always)]
+    pub(crate) fn life(&self) -> u32 {
+        self.life.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
@@ -304,8 +322,18 @@ impl Sched {
     /// is closed: they will not run.
     #[must_use]
     pub(crate) fn put_global(&self, gs: impl IntoIterator<Item = &'static G>) -> bool {
+        self.put_global_in(self.life(), gs)
+    }
+
+    /// As [`put_global`](Self::put_global), for goroutines of a certain life.
+    #[must_use]
+    pub(crate) fn put_global_in(
+        &self,
+        life: u32,
+        gs: impl IntoIterator<Item = &'static G>,
+    ) -> bool {
         let mut shared = self.shared.lock();
-        if shared.closed {
+        if shared.closed || life != self.life() {
             return false;
         }
         self.put_global_locked(&mut shared, gs);

@@ -17,7 +17,7 @@
 //! standard error. Its memory stays valid for as long as the process lives.
 
 use super::exec;
-use super::g::G;
+use super::g::{Frame, G, WaitReason, flag};
 use super::m::{self, M};
 use super::protocol::g_state::{Park, Status};
 use super::protocol::join::Finish;
@@ -55,23 +55,20 @@ pub(crate) fn close(sched: &'static Sched) {
         close_and_report(sched);
         return;
     };
-    // On a goroutine: its M must not wait. Another thread does.
+    // On a goroutine: its M must not wait. Another thread does. It does not
+    // count as one of heist's, since it can wake a goroutine.
     let waiter = (m.sched.slot() != sched.slot()).then(Waiter::current);
-    let done = Arc::new(AtomicBool::new(false));
-    let started = thread::start("heist-shutdown".into(), STACK, {
-        let done = done.clone();
-        move || {
-            let _count = m::HeistThread::new();
-            close_and_report(sched);
-            done.store(true, Ordering::SeqCst);
-            if let Some(waiter) = waiter {
-                waiter.wake();
-            }
+    let started = thread::start("heist-shutdown".into(), STACK, move || {
+        close_and_report(sched);
+        if let Some(waiter) = waiter {
+            waiter.wake();
         }
     });
     match (started, waiter) {
         (Ok(_), Some(waiter)) => {
-            waiter.sleep(super::g::WaitReason::Join, std::panic::Location::caller());
+            // Nothing withdraws the waiter: wait for its wake-up, come what may.
+            let site = std::panic::Location::caller();
+            waiter.sleep_whatever_comes(super::g::WaitReason::Join, site);
         }
         (Ok(_), None) => {}
         // No thread to do it: the runtime stays as it is, closed to new work.
@@ -87,12 +84,16 @@ pub(crate) fn begin_from_panic(sched: &'static Sched) {
     // Somebody has to unwind the others, or whoever waits for them waits for
     // ever; it cannot be one of the Ms, which all end now.
     let deadline = deadline_of(sched);
+    let mut shutdown_thread = sched.shutdown_thread.lock();
+    if shutdown_thread.is_some() {
+        return; // another panic was first
+    }
     let started = thread::start("heist-shutdown".into(), STACK, move || {
-        let _count = m::HeistThread::new();
         wind_down(sched, deadline);
     });
-    if started.is_err() {
-        fatal!("no thread to shut the runtime down after a panic in goroutine {g}");
+    match started {
+        Ok(handle) => *shutdown_thread = Some(handle),
+        Err(_) => fatal!("no thread to shut the runtime down after a panic in goroutine {g}"),
     }
 }
 
@@ -114,6 +115,11 @@ fn close_and_report(sched: &'static Sched) {
 /// All steps, on a thread that may sleep.
 fn close_blocking(sched: &'static Sched) -> Left {
     let left = wind_down(sched, deadline_of(sched));
+    let shutdown_thread = sched.shutdown_thread.lock().take();
+    if let Some(handle) = shutdown_thread {
+        // It had its turn before, or has nothing to do any more.
+        let _ = handle.join();
+    }
     sysmon::stop(sched);
     if left != Left::Nothing {
         return left;
@@ -130,24 +136,34 @@ fn close_blocking(sched: &'static Sched) -> Left {
     Left::Nothing
 }
 
-/// Steps 1 to 3. Done once; whoever comes second waits and finds nothing to do.
+/// Steps 1 to 3. Whoever comes second waits and finds nothing to do.
 fn wind_down(sched: &'static Sched, deadline: u64) -> Left {
-    let _alone = sched.winding_down.lock();
-    stop_everything(sched);
-    while sched.shared.lock().threads > 0 {
-        let Some(left) = deadline.checked_sub(clock::now()) else {
-            return Left::Behind(sched.goroutines());
-        };
-        sched.all_stopped.sleep_for(Duration::from_nanos(left.min(100_000_000)));
-    }
-    for p in sched.ps() {
-        // Queued goroutines are found by their state.
-        drop(in_place::drain(p));
-    }
-    if sched.goroutines() > 0 && !unwind_all_by(sched, deadline) {
+    let mut given_up = sched.winding_down.lock();
+    if *given_up {
+        // An unwinding that was given up may still be at it: no second one.
         return Left::Behind(sched.goroutines());
     }
-    Left::Nothing
+    stop_everything(sched);
+    loop {
+        // Ms that wait with their goroutine may wait for one that must be
+        // unwound first.
+        let threads = sched.shared.lock().threads;
+        if threads <= sched.in_place.load(Ordering::SeqCst) {
+            if sched.goroutines() > 0 && !unwind_all_by(sched, deadline) {
+                *given_up = true;
+                return Left::Behind(sched.goroutines());
+            }
+            if threads == 0 {
+                return Left::Nothing;
+            }
+        }
+        let Some(left) = deadline.checked_sub(clock::now()) else {
+            *given_up = true;
+            return Left::Behind(sched.goroutines());
+        };
+        // The last M says so; those that wait in place do not.
+        sched.all_stopped.sleep_for(Duration::from_nanos(left.min(5_000_000)));
+    }
 }
 
 /// Steps 1 and 2, without waiting.
@@ -189,7 +205,6 @@ fn unwind_all_by(sched: &'static Sched, deadline: u64) -> bool {
     let started = thread::start("heist-unwind".into(), STACK, {
         let done = done.clone();
         move || {
-            let _count = m::HeistThread::new();
             let all = unwind_all(sched);
             done.1.store(all, Ordering::SeqCst);
             done.0.wake();
@@ -209,8 +224,13 @@ fn unwind_all_by(sched: &'static Sched, deadline: u64) -> bool {
     }
 }
 
-/// Unwinds every goroutine of a runtime without Ms. Returns whether all ended.
+/// Unwinds every goroutine of a runtime that no M runs. Returns whether all of
+/// them ended, those apart that wait in place with an M of their own.
 fn unwind_all(sched: &'static Sched) -> bool {
+    for p in sched.ps() {
+        // Queued goroutines are found by their state.
+        drop(in_place::drain(p));
+    }
     // An M without a P, so that the code that runs finds its goroutine.
     let m = M::new(u32::MAX, sched);
     let before = thread::slot();
@@ -220,14 +240,13 @@ fn unwind_all(sched: &'static Sched) -> bool {
     loop {
         let mut mine = Vec::new();
         g_pool::each_used(|g| {
-            if g.runtime() == sched.slot() {
+            if g.runtime() == sched.slot() && !g.has(flag::PINNED) {
                 mine.push(g);
             }
         });
-        // In the order of their birth; destructors may end others on the way.
-        mine.sort_by_key(|g| g.id());
-        let before = mine.len();
-        if before <= stuck {
+        // The youngest first: parents often wait for their children.
+        mine.sort_by_key(|g| std::cmp::Reverse(g.id()));
+        if mine.len() <= stuck {
             break;
         }
         stuck = mine.into_iter().filter(|g| !unwind_one(sched, m, g)).count();
@@ -239,43 +258,65 @@ fn unwind_all(sched: &'static Sched) -> bool {
 
 /// Ends one goroutine. Returns whether it did.
 fn unwind_one(sched: &'static Sched, m: &'static M, g: &'static G) -> bool {
-    if !g.has_frame() {
-        if g.has(super::g::flag::DROPPING) {
-            // SAFETY: its outcome was left to be dropped, and nobody else runs.
-            unsafe { (g.task().drop_outcome)(g) };
-        } else {
-            // SAFETY: it never ran, so the storage holds its closure, and
-            // nobody else will run it.
-            unsafe { (g.task().cancel)(g, Box::new(Shutdown)) };
-        }
+    if !g.has_started() {
+        cancel(g);
+    } else if !unwind_started(m, g) {
+        return false;
+    }
+    end_without_p(sched, g);
+    true
+}
+
+/// A goroutine that never ran: its closure is dropped.
+fn cancel(g: &'static G) {
+    if g.has(flag::DROPPING) {
+        // SAFETY: its outcome was left to be dropped, and nobody else runs it.
+        unsafe { (g.task().drop_outcome)(g) };
     } else {
-        for attempt in 0.. {
-            if attempt == PATIENCE {
-                return false;
+        // SAFETY: it never ran, so the storage holds its closure, and nobody
+        // else will run it.
+        unsafe { (g.task().cancel)(g, Box::new(Shutdown)) };
+    }
+}
+
+/// Resumes a goroutine with the order to unwind, until its body has returned.
+fn unwind_started(m: &'static M, g: &'static G) -> bool {
+    for _ in 0..PATIENCE {
+        match g.state.status() {
+            Status::Waiting => {
+                if !g.state.claim_waiting() {
+                    continue; // its waker came first
+                }
             }
-            match g.state.status() {
-                Status::Waiting => match g.state.claim_waiting() {
-                    true => {}
-                    false => continue,
-                },
-                Status::Runnable => g.state.become_(Status::Running),
-                _ => return false,
-            }
-            m.set_curg(Some(g));
-            // SAFETY: no M is left: this thread alone resumes goroutines.
-            let asked = unsafe { g.frame().map(|frame| frame.resume(Resume::Unwind)) };
-            m.set_curg(None);
-            match asked {
-                Some(Some(Suspend::Done)) => break,
-                Some(Some(Suspend::Park)) => match g.state.park() {
-                    Park::Parked | Park::Notified => {}
-                },
-                Some(Some(Suspend::Yield)) => g.state.become_(Status::Runnable),
-                None | Some(None) => fatal!("a goroutine lost its stack"),
-            }
+            // Woken, and not run since: it is owed the wake-up.
+            Status::Runnable if g.wait().0 != WaitReason::None => g.state.claim_woken(),
+            Status::Runnable => g.state.become_(Status::Running),
+            _ => return false,
         }
-        // SAFETY: it is done, and nobody else has it.
-        crate::stacks::release(unsafe { super::g::Frame::retire(exec::take_frame(g)) });
+        m.set_curg(Some(g));
+        // SAFETY: no M is left: this thread alone resumes goroutines.
+        let asked = unsafe { g.frame() }.and_then(|frame| unsafe { frame.resume(Resume::Unwind) });
+        m.set_curg(None);
+        match asked {
+            Some(Suspend::Done) => return true,
+            Some(Suspend::Park) => match g.state.park() {
+                Park::Parked | Park::Notified => {}
+            },
+            Some(Suspend::Yield) => g.state.become_(Status::Runnable),
+            None => fatal!("a goroutine lost its stack"),
+        }
+    }
+    false
+}
+
+/// The end of a goroutine where there is no P to give its parts to.
+pub(crate) fn end_without_p(sched: &'static Sched, g: &'static G) {
+    if g.has_frame() {
+        let started = g.has_started();
+        let frame = exec::take_frame(g);
+        // SAFETY: it is done, or never began, and nobody else has it.
+        let stack = unsafe { if started { Frame::retire(frame) } else { Frame::discard(frame) } };
+        crate::stacks::release(stack);
     }
     sched.foreign_finished.fetch_add(1, Ordering::Relaxed);
     g.state.forget_notification();
@@ -283,12 +324,11 @@ fn unwind_one(sched: &'static Sched, m: &'static M, g: &'static G) -> bool {
         Finish::HandleOwns => {}
         Finish::Wake(waiter) => Waiter::from_word(waiter).wake(),
         Finish::Detached => {
-            if g.has(super::g::flag::OUTCOME) {
+            if g.has(flag::OUTCOME) {
                 // SAFETY: the outcome is in the storage and nobody has a handle.
                 unsafe { (g.task().drop_outcome)(g) };
             }
             g_pool::put(g);
         }
     }
-    true
 }

@@ -8,7 +8,7 @@ use super::protocol::g_state::Status;
 use super::protocol::join::Finish;
 use super::schedt::Sched;
 use super::task::TaskOf;
-use super::{names, park, wake};
+use super::{names, park};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
 use crate::stacks::{self, Class, StackError};
@@ -133,7 +133,7 @@ unsafe fn spawn_inside<F: FnOnce() -> T, T>(
 }
 
 /// How long a goroutine may go on spawning once its queue is full.
-const FLOOD: u64 = 1_000_000;
+const FLOOD: u64 = 200_000;
 
 /// The local queue was full. A goroutine that floods the queues for a
 /// millisecond lets what it has spawned run: that is still in the cache, and a
@@ -150,7 +150,8 @@ fn give_way(inside: Inside) {
         own.overflow_since.set((tick, now));
     } else if now.saturating_sub(since) >= FLOOD {
         drop(inside);
-        park::yield_now();
+        // Not cut short: the caller has yet to make the handle.
+        let _ = park::yield_whatever_comes();
     }
 }
 
@@ -225,12 +226,9 @@ pub(crate) unsafe fn spawn_on<F: FnOnce() -> T, T>(
     if let Some(stack) = stack {
         exec::start_on(exec::new_frame(stack), g);
     }
-    g.state.become_(Status::Runnable);
+    let home = park::Home::of(g);
     sched.foreign_spawned.fetch_add(1, Ordering::Relaxed);
-    if options.idle_priority {
-        wake::inject_idle(sched, g);
-    } else {
-        super::park::enqueue(g);
-    }
+    g.state.become_(Status::Runnable);
+    home.enqueue(g);
     Ok(g)
 }

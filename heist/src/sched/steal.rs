@@ -91,7 +91,9 @@ fn steal_next(p: &'static P) -> Option<&'static G> {
 /// Whether any P has something to take.
 pub(crate) fn anything_offered(sched: &Sched) -> bool {
     let procs = sched.procs();
-    // A bit may be stale: thieves were there, the owner has not looked.
-    sched.offers.iter(procs).any(|id| !sched.p(id).runq.rings_empty())
+    // A bit may be stale: thieves were there, the owner has not looked. And
+    // runnext counts, though it is not offered: its exchange is the publisher's
+    // fence, and what it kicked out may not be visible in the ring yet.
+    sched.offers.iter(procs).any(|id| !sched.p(id).runq.is_empty())
         || sched.next_offers.iter(procs).any(|id| sched.p(id).runq.peek_next().is_some())
 }

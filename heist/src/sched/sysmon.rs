@@ -204,7 +204,8 @@ impl Watch {
     fn sleep_deeply(&mut self) {
         {
             let shared = self.sched.shared.lock();
-            if shared.idle_ps.len() < self.sched.procs() as usize {
+            let queued = shared.runq.len() + shared.idle_runq.len();
+            if shared.idle_ps.len() < self.sched.procs() as usize || queued > 0 {
                 return;
             }
             // Under the lock: a P leaves the idle ones only with it.
@@ -222,7 +223,9 @@ impl Watch {
 }
 
 fn work_waits(sched: &Sched) -> bool {
-    sched.runq_size.load(Ordering::Relaxed) != 0 || steal::anything_offered(sched)
+    sched.runq_size.load(Ordering::Relaxed) != 0
+        || sched.idle_runq_size.load(Ordering::Relaxed) != 0
+        || steal::anything_offered(sched)
 }
 
 /// Reports a deadlock if there is one: goroutines sleep, all Ps are idle, and
@@ -230,8 +233,8 @@ fn work_waits(sched: &Sched) -> bool {
 /// it. With any other thread around, which could wake one, it stays silent.
 fn check_dead() {
     let Some(before) = asleep() else { return };
-    let ours = HeistThread::count() + waiter::sleeping_threads();
-    if thread::count_in_process().is_none_or(|threads| threads > ours) {
+    let ours = HeistThread::count() as isize + waiter::sleeping_threads();
+    if thread::count_in_process().is_none_or(|threads| threads as isize > ours) {
         return;
     }
     // The counts belong to different moments. If nothing has moved since the
@@ -251,6 +254,9 @@ fn asleep() -> Option<u64> {
     for sched in super::schedt::all() {
         let shared = sched.shared.try_lock()?;
         if shared.closed {
+            if shared.threads > 0 {
+                return None; // it shuts down
+            }
             continue;
         }
         if shared.idle_ps.len() < sched.procs() as usize || shared.runq.len() != 0 {

@@ -173,8 +173,16 @@ fn drop_or_abort<V>(value: V) {
     if !mem::needs_drop::<V>() {
         return;
     }
-    if panic::catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
-        crate::prim::fatal::fatal!("a goroutine's closure or result panicked on drop");
+    drop_or_abort_with("a goroutine's closure or result", || drop(value));
+}
+
+/// Calls a destructor of the user's where a panic has nowhere to go. A shutdown
+/// that unwinds it while it waits is no panic.
+pub(crate) fn drop_or_abort_with(what: &str, drop: impl FnOnce()) {
+    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(drop))
+        && !payload.is::<Shutdown>()
+    {
+        crate::prim::fatal::fatal!("{what} panicked on drop");
     }
 }
 

@@ -22,8 +22,9 @@ const THREAD: usize = 1;
 /// `sysmon::check_dead`).
 static SLEEPING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
-pub(crate) fn sleeping_threads() -> usize {
-    SLEEPING_THREADS.load(Ordering::SeqCst)
+pub(crate) fn sleeping_threads() -> isize {
+    // Negative for a moment when a wake-up comes before its sleep.
+    SLEEPING_THREADS.load(Ordering::SeqCst) as isize
 }
 
 impl Waiter {
@@ -58,8 +59,15 @@ impl Waiter {
             return park::park(reason, site);
         }
         SLEEPING_THREADS.fetch_add(1, Ordering::SeqCst);
-        thread::note().sleep();
-        SLEEPING_THREADS.fetch_sub(1, Ordering::SeqCst);
+        self.note().sleep();
+    }
+
+    /// The note of a plain thread's waiter.
+    fn note(self) -> &'static Note {
+        let address = self.0.get() & !THREAD;
+        // SAFETY: the word of a thread's waiter is the address of its note, and
+        // notes are never freed.
+        unsafe { &*ptr::with_exposed_provenance::<Note>(address) }
     }
 
     /// Like [`sleep`](Self::sleep), but returns only when it was woken: what it
@@ -73,14 +81,16 @@ impl Waiter {
 
     /// Wakes the waiter: exactly once for each sleep.
     pub(crate) fn wake(self) {
-        let address = self.0.get() & !THREAD;
-        if self.0.get() & THREAD == 0 {
+        let address = self.0.get();
+        if address & THREAD == 0 {
             // SAFETY: the word of a goroutine's waiter is the address of its G,
             // and Gs are never unmapped.
             park::ready(unsafe { &*ptr::with_exposed_provenance::<G>(address) });
         } else {
-            // SAFETY: otherwise it is that of a thread's note, never freed.
-            unsafe { &*ptr::with_exposed_provenance::<Note>(address) }.wake();
+            // By the waker, so that a thread that was woken does not count as
+            // asleep until it runs.
+            SLEEPING_THREADS.fetch_sub(1, Ordering::SeqCst);
+            self.note().wake();
         }
     }
 
@@ -89,7 +99,7 @@ impl Waiter {
         if self.0.get() & THREAD == 0 {
             park::absorb();
         } else {
-            thread::note().sleep();
+            self.note().sleep();
         }
     }
 }

@@ -122,8 +122,8 @@ fn to_global(sched: &'static Sched, gs: impl Iterator<Item = &'static G>) {
 }
 
 /// Queues a goroutine from outside: a thread without a P, or another runtime.
-pub(crate) fn inject(sched: &'static Sched, g: &'static G) {
-    if sched.put_global([g]) {
+pub(crate) fn inject(sched: &'static Sched, life: u32, g: &'static G) {
+    if sched.put_global_in(life, [g]) {
         // The queue's size was stored with SeqCst; this makes it a fence.
         fence(Ordering::SeqCst);
         wake_p(sched);
@@ -131,10 +131,10 @@ pub(crate) fn inject(sched: &'static Sched, g: &'static G) {
 }
 
 /// Queues a goroutine of idle priority.
-pub(crate) fn inject_idle(sched: &'static Sched, g: &'static G) {
+pub(crate) fn inject_idle(sched: &'static Sched, life: u32, g: &'static G) {
     {
         let mut shared = sched.shared.lock();
-        if shared.closed {
+        if shared.closed || life != sched.life() {
             return;
         }
         shared.idle_runq.append([g]);
@@ -191,18 +191,15 @@ pub(crate) fn wake_p(sched: &'static Sched) {
 #[cold]
 #[inline(never)]
 fn start_searcher(sched: &'static Sched) {
-    let p = {
-        let mut shared = sched.shared.lock();
-        if shared.closed {
-            let _ = sched.idle.found();
-            return;
-        }
-        match sched.take_idle_p(&mut shared) {
-            Some(p) => p,
-            None => return sched.idle.no_idle_p(),
-        }
-    };
-    start_m(sched, p, true);
+    let mut shared = sched.shared.lock();
+    if shared.closed {
+        let _ = sched.idle.found();
+        return;
+    }
+    match sched.take_idle_p(&mut shared) {
+        Some(p) => run_p(sched, shared, p, true),
+        None => sched.idle.no_idle_p(),
+    }
 }
 
 /// Starts the first M of a runtime, on its first P.
@@ -231,27 +228,42 @@ fn free_m(sched: &'static Sched, shared: &mut Guard<'_, Shared>) -> &'static M {
 
 /// Runs `p`, which nobody holds, on an idle M or on a new one.
 pub(crate) fn start_m(sched: &'static Sched, p: &'static P, searching: bool) {
-    let (m, is_new) = {
-        let mut shared = sched.shared.lock();
-        match shared.idle_ms.pop() {
-            Some(m) => (m, false),
-            None => {
-                let limit = sched.config().max_threads;
-                if shared.threads >= limit {
-                    drop(shared);
-                    fatal!(
-                        "program exceeds {limit}-thread limit; goroutines that block their \
-                         thread need one each: raise Builder::max_threads, or block less"
-                    );
-                }
-                shared.threads += 1;
-                (free_m(sched, &mut shared), true)
-            }
+    run_p(sched, sched.shared.lock(), p, searching);
+}
+
+/// As [`start_m`], with the lock. An M is chosen and has its P before the lock
+/// is free: a shutdown finds it either idle or with a P, and counts its thread.
+fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, searching: bool) {
+    if shared.closed {
+        // Nobody runs any more; shutdown empties the queue of the P.
+        if searching {
+            let _ = sched.idle.found();
         }
-    };
-    if !is_new {
-        return m.wake_with(p, searching);
+        return;
     }
+    if super::signal::forked() {
+        fatal!(
+            "this process was forked from a goroutine, and the runtime's threads are gone; \
+             only exec or exit from here"
+        );
+    }
+    if let Some(m) = shared.idle_ms.pop() {
+        m.give(p, searching);
+        drop(shared);
+        m.note.wake();
+        return;
+    }
+    let limit = sched.config().max_threads;
+    if shared.threads >= limit {
+        drop(shared);
+        fatal!(
+            "program exceeds {limit}-thread limit; goroutines that block their thread need one \
+             each: raise Builder::max_threads, or block less"
+        );
+    }
+    shared.threads += 1;
+    let m = free_m(sched, &mut shared);
+    drop(shared);
     if let Err(error) = m.start(p, searching) {
         no_thread(sched, m, p, searching, &error);
     }

@@ -1,6 +1,7 @@
 //! Spawning and joining.
 
 use super::{Result, Thread};
+use crate::prim::fatal::fatal;
 use crate::runtime;
 use crate::sched::g::{G, WaitReason, flag};
 use crate::sched::g_pool;
@@ -84,6 +85,7 @@ impl<T> JoinHandle<T> {
         let withdraw = Withdraw(self.g, waiter);
         waiter.sleep(WaitReason::Join, site);
         std::mem::forget(withdraw);
+        self.assert_done();
     }
 
     /// Like [`wait`](Self::wait), and not cut short by a shutdown.
@@ -92,11 +94,18 @@ impl<T> JoinHandle<T> {
         if self.g.join.wait(waiter.word()) == Wait::Sleep {
             waiter.sleep_whatever_comes(WaitReason::Join, site);
         }
+        self.assert_done();
+    }
+
+    /// A wake-up that was not ours would make us read what is not there.
+    fn assert_done(&self) {
+        if !self.g.join.is_done() {
+            fatal!("a joiner was woken before goroutine {} had ended", self.g.id());
+        }
     }
 
     /// The outcome of a goroutine that has ended, as it is.
     pub(super) fn take_raw(self) -> Result<T> {
-        debug_assert!(self.g.join.is_done());
         // SAFETY: it is done, so the block is the handle's, which is consumed.
         let outcome = unsafe { task::take_outcome(self.g) };
         free(self.g);

@@ -11,6 +11,7 @@ use crate::runtime;
 use crate::sched::g::WaitReason;
 use crate::sched::schedt::Sched;
 use crate::sched::spawn::{self, Options, SpawnError};
+use crate::sched::task;
 use crate::sched::waiter::Waiter;
 use std::fmt;
 use std::io;
@@ -132,9 +133,7 @@ impl<T> Drop for Packet<T> {
             // Nobody looked at it.
             self.data.panicked.store(true, Ordering::Relaxed);
         }
-        if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
-            crate::prim::fatal::fatal!("a scoped goroutine's result panicked on drop");
-        }
+        task::drop_or_abort_with("a scoped goroutine's result", || drop(result));
     }
 }
 

@@ -137,14 +137,16 @@ impl GState {
     /// The status, for reports: it may change at any moment.
     #[inline]
     pub(crate) fn status(&self) -> Status {
-        Status::of(self.word.load(Ordering::Relaxed))
+        // Acquire: pairs with the release in `become_`; whoever sees a goroutine
+        // alive sees whose it is.
+        Status::of(self.word.load(Ordering::Acquire))
     }
 
     /// A transition that only the G's present owner can make: no other thread
     /// writes the word meanwhile, so a plain store does.
     ///
-    /// Relaxed: the queue that carries the G from one owner to the next orders
-    /// the two.
+    /// Release: pairs with `status`. (Between owners, the queue that carries the
+    /// G orders everything.)
     #[inline(always)]
     pub(crate) fn become_(&self, to: Status) {
         let word = self.word.load(Ordering::Relaxed);
@@ -152,7 +154,7 @@ impl GState {
         if word > STATUS || to.predecessors() >> word & 1 == 0 {
             bad_transition(word, to);
         }
-        self.word.store(to as u32, Ordering::Relaxed);
+        self.word.store(to as u32, Ordering::Release);
     }
 
     /// Running to waiting, by the M, once the goroutine has left its stack.
@@ -195,6 +197,13 @@ impl GState {
     pub(crate) fn claim_waiting(&self) -> bool {
         let (waiting, running) = (Status::Waiting as u32, Status::Running as u32);
         self.word.compare_exchange(waiting, running, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Shutdown, when no M is left: takes a goroutine that was woken and has not
+    /// run since, in order to resume it. It still gets its wake-up.
+    #[cfg(not(loom))]
+    pub(crate) fn claim_woken(&self) {
+        self.word.store(Status::Running as u32 | NOTIFIED, Ordering::Release);
     }
 
     /// Shutdown: a goroutine that ended without wanting its wake-up.
