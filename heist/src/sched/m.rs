@@ -117,6 +117,7 @@ impl M {
         let Some(p) = self.p() else { crate::prim::fatal::fatal!("releasep: no P") };
         store(&self.p, None);
         p.set_m(None);
+        self.lease.end();
         p
     }
 
@@ -197,7 +198,7 @@ impl Inside {
     pub(crate) fn enter() -> Option<Inside> {
         let m = current()?;
         let nested = m.lease.inside();
-        if m.lease.enter() == Entry::Evicted || m.p().is_none() {
+        if m.lease.enter() == Entry::Evicted {
             return Self::without_p(m, nested);
         }
         Some(Inside { m, p: m.held(), nested, marker: PhantomData })

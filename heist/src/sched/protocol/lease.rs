@@ -12,7 +12,7 @@
 //! | `inside` | 0, 1 | the M is in user code; in the runtime |
 //! | `claim` | `NONE` | the M has its P |
 //! | | `ASKED` | sysmon wants the P; undecided |
-//! | | `TAKEN` | the P is gone; the M must get one before it goes on |
+//! | | `TAKEN` | the M has no P, and must get one before it goes on |
 //!
 //! # Why exactly one of them has the P
 //!
@@ -58,9 +58,9 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// An M starts inside the runtime, with its P.
+    /// An M starts inside the runtime, without a P.
     pub(crate) fn new() -> Self {
-        Lease { inside: AtomicU32::new(1), claim: AtomicU32::new(NONE) }
+        Lease { inside: AtomicU32::new(1), claim: AtomicU32::new(TAKEN) }
     }
 
     /// Whether the M is in the runtime. For its own thread.
@@ -98,10 +98,17 @@ impl Lease {
         self.inside.store(0, Ordering::Release);
     }
 
-    /// The M has a P again after an eviction.
+    /// The M has a P again.
     #[inline]
     pub(crate) fn renew(&self) {
         self.claim.store(NONE, Ordering::Relaxed);
+    }
+
+    /// The M has given its P up by itself: the next entry is told.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn end(&self) {
+        self.claim.store(TAKEN, Ordering::Relaxed);
     }
 
     /// Tries to take the P from the M. One caller at a time.
@@ -126,6 +133,8 @@ mod tests {
     #[test]
     fn a_p_is_taken_only_from_user_code() {
         let lease = Lease::new();
+        assert_eq!(lease.enter(), Entry::Evicted, "no P yet");
+        lease.renew();
         assert_eq!(lease.retake(), Retake::Busy);
         lease.leave();
         assert_eq!(lease.retake(), Retake::Taken);
@@ -147,6 +156,7 @@ mod model {
     fn entry_against_retake() {
         loom::model(|| {
             let shared = Arc::new((Lease::new(), Plain::new(0u32)));
+            shared.0.renew();
             shared.1.set(shared.1.get() + 1);
             shared.0.leave();
             let sysmon = {
