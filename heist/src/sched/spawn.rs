@@ -133,7 +133,7 @@ unsafe fn spawn_inside<F: FnOnce() -> T, T>(
 }
 
 /// How long a goroutine may go on spawning once its queue is full.
-const FLOOD: u64 = 200_000;
+const FLOOD: u64 = 100_000;
 
 /// The local queue was full. A goroutine that floods the queues for a
 /// millisecond lets what it has spawned run: that is still in the cache, and a

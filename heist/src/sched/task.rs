@@ -117,7 +117,10 @@ impl<F: FnOnce() -> T, T> TaskOf<F, T> {
         };
         if g.join.is_detached() {
             // A result whose drop panics has no one to tell: as in std, abort.
-            drop_or_abort(outcome);
+            match outcome {
+                Ok(value) => drop_or_abort(value),
+                Err(payload) => drop_or_abort(payload),
+            }
             return if panicked { Ended::PanickedUnseen } else { Ended::Quietly };
         }
         // SAFETY: the closure is out, so the storage is free again.

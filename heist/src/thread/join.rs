@@ -5,7 +5,7 @@ use crate::prim::fatal::fatal;
 use crate::runtime;
 use crate::sched::g::{G, WaitReason, flag};
 use crate::sched::g_pool;
-use crate::sched::m::Inside;
+use crate::sched::m::{self, Inside};
 use crate::sched::protocol::join::{Detach, Wait};
 use crate::sched::schedt::Sched;
 use crate::sched::spawn::{self, Options, SpawnError};
@@ -137,29 +137,37 @@ fn free(g: &'static G) {
 }
 
 impl<T> Drop for JoinHandle<T> {
+    #[inline]
     fn drop(&mut self) {
-        let detached = match Inside::enter() {
-            // An exchange here waits for the memory of a new goroutine, which
-            // is in no cache when many are spawned: 15 ns of 100.
-            Some(inside)
-                if inside.sched().procs() == 1 && inside.sched().slot() == self.g.runtime() =>
-            {
-                self.g.join.detach_alone()
-            }
-            _ => self.g.join.detach(),
-        };
-        match detached {
-            Detach::GoroutineOwns => {}
-            Detach::Done => {
-                if self.g.has(flag::OUTCOME) {
-                    // SAFETY: it is done, so the block and the outcome in it are
-                    // the handle's.
-                    unsafe { (self.g.task().drop_outcome)(self.g) };
-                }
-                free(self.g);
-            }
+        if detach(self.g) == Detach::Done {
+            drop_finished(self.g);
         }
     }
+}
+
+#[inline]
+fn detach(g: &'static G) -> Detach {
+    if let Some(m) = m::current()
+        && m.sched.procs() == 1
+        && m.sched.slot() == g.runtime()
+        && let Some(_holds_the_only_p) = Inside::enter()
+    {
+        // An exchange here would wait for the memory of a new goroutine, which
+        // is in no cache when many are spawned: 15 ns of 100.
+        return g.join.detach_alone();
+    }
+    g.join.detach()
+}
+
+/// The goroutine has ended, and nobody asked for its outcome.
+#[cold]
+fn drop_finished(g: &'static G) {
+    if g.has(flag::OUTCOME) {
+        // SAFETY: it is done, so the block and the outcome in it are the
+        // handle's.
+        unsafe { (g.task().drop_outcome)(g) };
+    }
+    free(g);
 }
 
 impl<T> fmt::Debug for JoinHandle<T> {
