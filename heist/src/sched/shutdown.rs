@@ -149,20 +149,24 @@ fn wind_down(sched: &'static Sched, deadline: u64) -> Left {
         // unwound first.
         let threads = sched.shared.lock().threads;
         if threads <= sched.in_place.load(Ordering::SeqCst) {
-            if sched.goroutines() > 0 && !unwind_all_by(sched, deadline) {
-                *given_up = true;
-                return Left::Behind(sched.goroutines());
-            }
-            if threads == 0 {
-                return Left::Nothing;
+            let unwound =
+                if sched.goroutines() == 0 { Unwound::All } else { unwind_all_by(sched, deadline) };
+            match unwound {
+                Unwound::All if threads == 0 => return Left::Nothing,
+                // Some wait in place, or for something outside that may come.
+                Unwound::All | Unwound::Some => {}
+                Unwound::Abandoned => {
+                    *given_up = true;
+                    return Left::Behind(sched.goroutines());
+                }
             }
         }
         let Some(left) = deadline.checked_sub(clock::now()) else {
             *given_up = true;
             return Left::Behind(sched.goroutines());
         };
-        // The last M says so; those that wait in place do not.
-        sched.all_stopped.sleep_for(Duration::from_nanos(left.min(5_000_000)));
+        // The last M says so; nobody else does.
+        sched.all_stopped.sleep_for(Duration::from_nanos(left.min(2_000_000)));
     }
 }
 
@@ -198,9 +202,19 @@ pub(crate) fn thread_ended(m: &'static M) {
     }
 }
 
+/// How far the unwinding got.
+enum Unwound {
+    All,
+    /// Some goroutines would not.
+    Some,
+    /// A destructor does not return; its thread is left to it.
+    Abandoned,
+}
+
 /// Step 3, on a thread of its own, so that a destructor that never returns
 /// costs that thread and not the caller.
-fn unwind_all_by(sched: &'static Sched, deadline: u64) -> bool {
+fn unwind_all_by(sched: &'static Sched, deadline: u64) -> Unwound {
+    let outcome = |all| if all { Unwound::All } else { Unwound::Some };
     let done = Arc::new((Note::new(), AtomicBool::new(false)));
     let started = thread::start("heist-unwind".into(), STACK, {
         let done = done.clone();
@@ -210,18 +224,14 @@ fn unwind_all_by(sched: &'static Sched, deadline: u64) -> bool {
             done.0.wake();
         }
     });
-    match started {
-        Err(_) => unwind_all(sched),
-        Ok(handle) => {
-            let left = deadline.saturating_sub(clock::now());
-            // At least a moment, even if the Ms took all the time there was.
-            let finished = done.0.sleep_for(Duration::from_nanos(left.max(10_000_000)));
-            if finished {
-                let _ = handle.join();
-            }
-            finished && done.1.load(Ordering::SeqCst)
-        }
+    let Ok(handle) = started else { return outcome(unwind_all(sched)) };
+    // At least a moment, even if the Ms took all the time there was.
+    let left = deadline.saturating_sub(clock::now()).max(10_000_000);
+    if !done.0.sleep_for(Duration::from_nanos(left)) {
+        return Unwound::Abandoned;
     }
+    let _ = handle.join();
+    outcome(done.1.load(Ordering::SeqCst))
 }
 
 /// Unwinds every goroutine of a runtime that no M runs. Returns whether all of
