@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0 | safe point: does the runtime close? | [`find_runnable`] |
 //! | 1 | timers that are due | [`run_timers`] |
-//! | 2 | every 61st tick, one from the global queue | [`from_global_now_and_then`] |
+//! | 2 | every 61st tick, one from the global queue, or one that yielded | [`from_global_now_and_then`] |
 //! | 3 | the local queue: runnext, then the ring | [`from_local`] |
 //! | 4 | a batch from the global queue; those who yielded | [`next_round`] |
 //! | 5 | the network | [`poll_network`] |
@@ -107,20 +107,32 @@ fn poll_network(_p: Held) {}
 /// Phase 2.
 #[inline(always)]
 fn from_global_now_and_then(m: &'static M, p: Held) -> Option<Next> {
-    if !p.tick().is_multiple_of(GLOBAL_EVERY) {
+    let tick = p.tick();
+    // Once a tick: runnexts that follow each other do not count ticks.
+    if !tick.is_multiple_of(GLOBAL_EVERY) || p.own().looked.get() == tick {
         return None;
     }
+    p.own().looked.set(tick);
     look_at_global(m, p)
 }
 
+/// Those behind a local queue that is never empty: the global queue, and those
+/// that yielded here, by turns.
 #[cold]
 fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     // Also the clock that reports of waiting goroutines go by.
     p.own().now.set(clock::now());
-    if m.sched.runq_size.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
-    m.sched.take_global_one().map(Next::fresh)
+    let yielded_first = (p.tick() / GLOBAL_EVERY).is_multiple_of(2);
+    let global = || match m.sched.runq_size.load(Ordering::Relaxed) {
+        0 => None,
+        _ => m.sched.take_global_one(),
+    };
+    let g = if yielded_first {
+        p.runq.pop_yielded().or_else(global)
+    } else {
+        global().or_else(|| p.runq.pop_yielded())
+    };
+    g.map(Next::fresh)
 }
 
 /// Phase 3.

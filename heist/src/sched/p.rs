@@ -73,6 +73,8 @@ pub(crate) struct Own {
     pub(crate) now: Cell<u64>,
     /// The prediction that new goroutines start with (see `wake`).
     pub(crate) birth_score: Cell<u8>,
+    /// The last tick at which the global queue came first.
+    pub(crate) looked: Cell<u32>,
     /// The local queue was full since the running goroutine last looked.
     pub(crate) overflowed: Cell<bool>,
     /// The tick in which the queue was full first, and when that was.
@@ -120,6 +122,7 @@ impl P {
                 advertised: Cell::new(false),
                 now: Cell::new(0),
                 birth_score: Cell::new(super::wake::UNDECIDED),
+                looked: Cell::new(u32::MAX),
                 overflowed: Cell::new(false),
                 overflow_since: Cell::new((0, 0)),
                 streak: Cell::new(0),

@@ -303,6 +303,12 @@ impl<T, const N: usize> RunQueue<T, N> {
         unsafe { next.as_ref() }
     }
 
+    /// Owner: the one that yielded longest ago, before its turn.
+    #[cfg(not(loom))]
+    pub(crate) fn pop_yielded(&self) -> Option<&'static T> {
+        self.second_ring().pop(self.alone())
+    }
+
     /// Owner: the first ring is empty, and the yielded ones get their turn.
     #[inline]
     pub(crate) fn turn(&self) {
