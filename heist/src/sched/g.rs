@@ -9,7 +9,7 @@
 //! | field | written by | when |
 //! |---|---|---|
 //! | `state` | see `protocol::g_state` | |
-//! | `ticket` | the goroutine and those who unpark it | while it lives |
+//! | `ticket` | see `protocol::ticket` | |
 //! | `join` | see `protocol::join` | |
 //! | `reason`, `since`, `wait_site` | the goroutine | before it parks |
 //! | `flags` | the spawner, then the goroutine | |
@@ -19,6 +19,7 @@ use super::local::Locals;
 use super::m::M;
 use super::protocol::g_state::GState;
 use super::protocol::join::JoinWord;
+use super::protocol::ticket::Ticket;
 use super::task::{Storage, Task};
 use crate::context;
 use crate::prim::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -96,8 +97,7 @@ pub(crate) struct G {
     runtime: AtomicU16,
     reason: AtomicU8,
     flags: AtomicU8,
-    /// The id, shifted left by two, and the token of `thread::park`.
-    pub(crate) ticket: AtomicU64,
+    pub(crate) ticket: Ticket,
     task: AtomicPtr<Task>,
     frame: AtomicPtr<Frame>,
     pub(crate) join: JoinWord,
@@ -128,7 +128,7 @@ impl G {
         self.runtime.store(birth.runtime, Ordering::Relaxed);
         self.reason.store(0, Ordering::Relaxed);
         self.flags.store(birth.flags, Ordering::Relaxed);
-        self.ticket.store(birth.id << 2, Ordering::Relaxed);
+        self.ticket.reset(birth.id);
         self.task.store(ptr::from_ref(birth.task).cast_mut(), Ordering::Relaxed);
         self.site.store(ptr::from_ref(birth.site).cast_mut(), Ordering::Relaxed);
         self.parent.store(birth.parent, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl G {
     /// The goroutine's id: unique in the process, never reused.
     #[inline]
     pub(crate) fn id(&self) -> u64 {
-        self.ticket.load(Ordering::Relaxed) >> 2
+        self.ticket.id()
     }
 
     /// The id of the goroutine that spawned it, or 0.

@@ -31,8 +31,8 @@ pub use scoped::{Scope, ScopedJoinHandle, scope};
 pub type Result<T> = std::result::Result<T, Box<dyn std::any::Any + Send + 'static>>;
 
 use crate::prim;
-use crate::prim::atomic::Ordering;
 use crate::sched::g::{G, WaitReason, flag};
+use crate::sched::protocol::ticket::{Parking, Unpark, Withdraw};
 use crate::sched::{m, names, park as parking, schedt};
 use std::fmt;
 use std::num::NonZeroU64;
@@ -105,7 +105,11 @@ impl Thread {
     pub fn unpark(&self) {
         match &self.0 {
             Repr::Os { thread, .. } => thread.unpark(),
-            Repr::Goroutine { g, id, .. } => unpark(g, *id),
+            Repr::Goroutine { g, id, .. } => {
+                if g.ticket.unpark(*id) == Unpark::Ready {
+                    parking::ready(g);
+                }
+            }
         }
     }
 }
@@ -180,12 +184,6 @@ pub fn yield_now() {
     parking::yield_now();
 }
 
-/// The tokens in the low bits of a G's ticket.
-const EMPTY: u64 = 0;
-const UNPARKED: u64 = 1;
-const PARKED: u64 = 2;
-const TOKEN: u64 = 3;
-
 /// Sleeps until the caller's token is there, and takes it. As in std, it may
 /// return without one: use it in a loop that checks what it waits for.
 ///
@@ -200,47 +198,20 @@ const TOKEN: u64 = 3;
 #[track_caller]
 pub fn park() {
     let Some(g) = m::current_g() else { return prim::thread::park() };
-    let id = g.ticket.load(Ordering::Relaxed) & !TOKEN;
-    // Acquire: pairs with the release in `unpark`.
-    match g.ticket.compare_exchange(id | EMPTY, id | PARKED, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => {}
-        Err(_) => {
-            // Only UNPARKED is possible: nobody else parks this goroutine.
-            g.ticket.swap(id | EMPTY, Ordering::Acquire);
-            return;
-        }
+    if g.ticket.park() == Parking::Token {
+        return;
     }
     /// Withdraws when a shutdown unwinds the park.
-    struct Withdraw(&'static G, u64);
-    impl Drop for Withdraw {
+    struct GiveUp(&'static G);
+    impl Drop for GiveUp {
         fn drop(&mut self) {
-            if self.0.ticket.swap(self.1 | EMPTY, Ordering::AcqRel) & TOKEN != PARKED {
+            if self.0.ticket.withdraw() == Withdraw::TooLate {
                 parking::absorb();
             }
         }
     }
-    let withdraw = Withdraw(g, id);
+    let give_up = GiveUp(g);
     parking::park(WaitReason::Park, Location::caller());
-    std::mem::forget(withdraw);
-    // Whoever woke us emptied the token; see what it did before.
-    g.ticket.load(Ordering::Acquire);
-}
-
-fn unpark(g: &'static G, id: u64) {
-    let id = id << 2;
-    let mut ticket = g.ticket.load(Ordering::Relaxed);
-    loop {
-        if ticket & !TOKEN != id {
-            return; // it has ended, and the block is another's
-        }
-        let to = if ticket & TOKEN == PARKED { id | EMPTY } else { id | UNPARKED };
-        // Release: pairs with `park`, also when the token is there already.
-        match g.ticket.compare_exchange_weak(ticket, to, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => break,
-            Err(now) => ticket = now,
-        }
-    }
-    if ticket & TOKEN == PARKED {
-        parking::ready(g);
-    }
+    std::mem::forget(give_up);
+    g.ticket.woken();
 }

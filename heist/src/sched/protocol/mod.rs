@@ -14,3 +14,4 @@ pub(crate) mod join;
 pub(crate) mod lease;
 #[allow(unsafe_code)] // named file: pointers in slots back to references
 pub(crate) mod run_queue;
+pub(crate) mod ticket;
