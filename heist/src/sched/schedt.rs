@@ -357,18 +357,19 @@ impl Sched {
         g
     }
 
-    /// Takes the P's share of the global queue. If the ring has no room for it,
-    /// half of the yielded go to the global tail first: they have run lately.
+    /// Takes the P's share of the global queue. If more remains there, those that
+    /// yielded on this P go behind it first: they wait for everybody.
     pub(crate) fn take_global_batch(&self, p: Held) {
         const HALF: usize = CAPACITY / 2;
+        let procs = self.procs() as usize;
         let mut shared = self.shared.lock();
-        if p.runq.room_for_yielded() < HALF
-            && let Some(half) = p.runq.take_half_of_yielded()
+        if shared.runq.len() > shared.runq.batch(procs, HALF)
+            && let Some(yielded) = p.runq.take_yielded()
         {
-            shared.runq.append(half.iter());
+            shared.runq.append(yielded.iter());
         }
         let room = p.runq.room_for_yielded().min(HALF);
-        shared.runq.take_batch(self.procs() as usize, room, |g| {
+        shared.runq.take_batch(procs, room, |g| {
             if p.runq.push_yielded(g).is_err() {
                 fatal!("a ring with {room} free slots is full");
             }

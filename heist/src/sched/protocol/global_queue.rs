@@ -35,6 +35,12 @@ impl<T> GlobalQueue<T> {
         item
     }
 
+    /// How many a P would take (see [`take_batch`](Self::take_batch)).
+    #[cfg(not(loom))]
+    pub(crate) fn batch(&self, procs: usize, room: usize) -> usize {
+        batch_size(self.items.len(), procs, room)
+    }
+
     /// Takes the share of one of `procs` Ps that has `room` for it.
     pub(crate) fn take_batch(
         &mut self,

@@ -41,13 +41,13 @@ pub(crate) const CAPACITY: usize = 256;
 #[must_use]
 pub(crate) struct Full;
 
-/// Half of a ring, on its way to the global queue.
-pub(crate) struct Half<T: 'static, const N: usize> {
+/// Items of a ring, on their way to the global queue.
+pub(crate) struct Batch<T: 'static, const N: usize> {
     items: [Option<&'static T>; N],
     len: usize,
 }
 
-impl<T, const N: usize> Half<T, N> {
+impl<T, const N: usize> Batch<T, N> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static T> {
         self.items[..self.len].iter().flatten().copied()
     }
@@ -143,20 +143,20 @@ impl<T, const N: usize> Ring<T, N> {
         self.head.compare_exchange(head, head + n, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
     }
 
-    /// Owner: takes the older half out of a full ring.
-    #[cold]
-    fn take_half(&self) -> Option<Half<T, N>> {
+    /// Owner: takes the oldest items out, `of(len)` of them. `None` if there are
+    /// none, or thieves were faster.
+    fn take(&self, of: impl FnOnce(usize) -> usize) -> Option<Batch<T, N>> {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Relaxed);
-        let len = ((tail - head) / 2) as usize;
+        let len = of((tail - head) as usize);
         if len == 0 {
             return None;
         }
-        let mut half = Half { items: [None; N], len };
-        for (i, item) in half.items[..len].iter_mut().enumerate() {
+        let mut batch = Batch { items: [None; N], len };
+        for (i, item) in batch.items[..len].iter_mut().enumerate() {
             *item = Some(self.read(head + i as u64));
         }
-        self.commit(head, len as u64).ok().map(|()| half)
+        self.commit(head, len as u64).ok().map(|()| batch)
     }
 
     /// Thief: moves half of this ring, rounded up, to the thief's own, and
@@ -329,13 +329,22 @@ impl<T, const N: usize> RunQueue<T, N> {
 
     /// Owner: the older half of the first ring, for the global queue. `None` if
     /// thieves made room meanwhile.
-    pub(crate) fn take_half(&self) -> Option<Half<T, N>> {
-        self.first_ring().take_half()
+    #[cold]
+    pub(crate) fn take_half(&self) -> Option<Batch<T, N>> {
+        self.first_ring().take(|len| len / 2)
     }
 
     /// Owner: the same for the ring of the yielded.
-    pub(crate) fn take_half_of_yielded(&self) -> Option<Half<T, N>> {
-        self.second_ring().take_half()
+    #[cfg(not(loom))]
+    #[cold]
+    pub(crate) fn take_half_of_yielded(&self) -> Option<Batch<T, N>> {
+        self.second_ring().take(|len| len / 2)
+    }
+
+    /// Owner: all that yielded.
+    #[cfg(not(loom))]
+    pub(crate) fn take_yielded(&self) -> Option<Batch<T, N>> {
+        self.second_ring().take(|len| len)
     }
 
     /// Thief: takes half of one of this queue's rings into `own`, the thief's.
