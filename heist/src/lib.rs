@@ -27,6 +27,8 @@
 //! Linux on x86-64 and aarch64.
 
 #![deny(unsafe_code)]
+// Under loom only the protocols are built, without those who use them.
+#![cfg_attr(loom, allow(dead_code))]
 
 #[cfg(not(all(
     target_os = "linux",
@@ -41,7 +43,6 @@ compile_error!(
 mod prim;
 mod sched;
 
-// Under loom only the protocols are built: the models explore those.
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: corosensei
 mod context;
