@@ -129,7 +129,7 @@ impl Session {
         let mut results: Vec<Rounds> = Vec::new();
         for case in cases {
             let sampler = if case.stays() {
-                self.progress.step(&format!("{group}: {} warms up", case.peer));
+                self.progress.step(&format!("{group}: {} warms up", self.label(case)));
                 self.start(case).map(Some)
             } else {
                 Ok(None)
@@ -140,7 +140,8 @@ impl Session {
         for round in 1..=rounds {
             for ((case, sampler), result) in cases.iter().zip(&mut samplers).zip(&mut results) {
                 let Ok(samples) = result else { continue };
-                self.progress.step(&format!("{group}: round {round} of {rounds}, {}", case.peer));
+                let label = self.label(case);
+                self.progress.step(&format!("{group}: round {round} of {rounds}, {label}"));
                 let answer = match sampler {
                     Some(sampler) => sampler.round(),
                     None => self.start(case).and_then(|mut sampler| sampler.round()),
@@ -162,6 +163,14 @@ impl Session {
             self.records.push((self.benchmark, case.clone(), result.clone()));
         }
         results
+    }
+
+    /// What distinguishes a case from the others of its benchmark.
+    fn label(&self, case: &Case) -> String {
+        match case.problem == self.benchmark {
+            true => case.peer.to_string(),
+            false => case.problem.clone(),
+        }
     }
 
     fn start(&self, case: &Case) -> Result<Sampler, String> {

@@ -21,13 +21,13 @@ pub(super) const PROBLEM: Problem = Problem {
 };
 
 fn run(session: &mut Session) -> Table {
-    let n = session.size(1_000_000, 200_000);
+    let n = session.size(1_000_000, 100_000);
     let comparison = Comparison {
         title: format!("spawn_join: ns per task, {} trivial tasks", count(n)),
         problem: &PROBLEM,
         n,
         per: n as f64,
-        rounds: session.rounds(9, 3),
+        rounds: session.rounds(7, 3),
         goals: Some([0.6, 0.5]),
         tail: false,
     };

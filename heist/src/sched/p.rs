@@ -124,7 +124,7 @@ impl P {
                 birth_score: Cell::new(super::wake::UNDECIDED),
                 looked: Cell::new(u32::MAX),
                 overflowed: Cell::new(false),
-                overflow_since: Cell::new((0, 0)),
+                overflow_since: Cell::new((u32::MAX, 0)),
                 streak: Cell::new(0),
                 slice_start: Cell::new(0),
             },
@@ -207,6 +207,10 @@ impl Held {
         self.own().frames.reset(class);
         self.own().woke_for_next.set(false);
         self.own().advertised.set(false);
+        self.own().looked.set(u32::MAX);
+        self.own().overflowed.set(false);
+        self.own().overflow_since.set((u32::MAX, 0));
+        self.own().streak.set(0);
         self.own().birth_score.set(super::wake::UNDECIDED);
         self.p.late.store(false, Ordering::Relaxed);
         self.p.tick.store(0, Ordering::Relaxed);

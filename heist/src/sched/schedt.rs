@@ -20,6 +20,7 @@ use crate::prim::note::Note;
 use crate::prim::thread;
 use crate::stacks::Class;
 use crossbeam_utils::CachePadded;
+use std::collections::BTreeSet;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -114,6 +115,10 @@ pub(crate) struct Sched {
     /// Held by whoever stops and unwinds the runtime; says whether it was given
     /// up: whoever was unwinding it may still be at it.
     pub(crate) winding_down: Lock<bool>,
+    /// Goroutines that somebody unwinds, or has.
+    pub(crate) unwinding: Lock<BTreeSet<u64>>,
+    /// Ms without a thread, for those who unwind.
+    ghosts: Lock<Vec<&'static M>>,
     /// Ms that wait with their goroutine.
     pub(crate) in_place: AtomicUsize,
     /// The thread that a panic started in order to shut the runtime down.
@@ -162,6 +167,7 @@ impl Sched {
         sched.foreign_spawned.store(0, Ordering::Relaxed);
         sched.foreign_finished.store(0, Ordering::Relaxed);
         *sched.fatal_panic.lock() = None;
+        sched.unwinding.lock().clear();
         let class = config.stack;
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
@@ -226,6 +232,8 @@ impl Sched {
             no_stack_since: AtomicU64::new(0),
             fatal_panic: Lock::new(Rank::Leaf, None),
             winding_down: Lock::new(Rank::Shutdown, false),
+            unwinding: Lock::new(Rank::Leaf, BTreeSet::new()),
+            ghosts: Lock::new(Rank::Leaf, Vec::new()),
             in_place: AtomicUsize::new(0),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
@@ -275,6 +283,16 @@ impl Sched {
             Some(config) => config.clone(),
             None => fatal!("a runtime without a configuration"),
         }
+    }
+
+    /// An M without a thread of its own, and its return.
+    pub(crate) fn take_ghost(&'static self) -> &'static M {
+        let ghost = self.ghosts.lock().pop();
+        ghost.unwrap_or_else(|| M::new(u32::MAX, self))
+    }
+
+    pub(crate) fn put_ghost(&self, m: &'static M) {
+        self.ghosts.lock().push(m);
     }
 
     /// The Ps.

@@ -28,7 +28,6 @@ use super::{g_pool, in_place, sysmon};
 use crate::context::{Resume, Suspend};
 use crate::prim::atomic::{AtomicBool, Ordering};
 use crate::prim::fatal::fatal;
-use crate::prim::note::Note;
 use crate::prim::{clock, thread};
 use std::ptr;
 use std::sync::Arc;
@@ -140,32 +139,25 @@ fn close_blocking(sched: &'static Sched) -> Left {
 fn wind_down(sched: &'static Sched, deadline: u64) -> Left {
     let mut given_up = sched.winding_down.lock();
     if *given_up {
-        // An unwinding that was given up may still be at it: no second one.
         return Left::Behind(sched.goroutines());
     }
     stop_everything(sched);
+    let mut unwinders = Unwinders::new(sched);
     loop {
         // Ms that wait with their goroutine may wait for one that must be
         // unwound first.
         let threads = sched.shared.lock().threads;
         if threads <= sched.in_place.load(Ordering::SeqCst) {
-            let unwound =
-                if sched.goroutines() == 0 { Unwound::All } else { unwind_all_by(sched, deadline) };
-            match unwound {
-                Unwound::All if threads == 0 => return Left::Nothing,
-                // Some wait in place, or for something outside that may come.
-                Unwound::All | Unwound::Some => {}
-                Unwound::Abandoned => {
-                    *given_up = true;
-                    return Left::Behind(sched.goroutines());
-                }
+            if threads == 0 && sched.goroutines() == 0 && unwinders.all_done() {
+                return Left::Nothing;
             }
+            unwinders.help();
         }
         let Some(left) = deadline.checked_sub(clock::now()) else {
             *given_up = true;
             return Left::Behind(sched.goroutines());
         };
-        // The last M says so; nobody else does.
+        // The last M and every unwinder say so when they end.
         sched.all_stopped.sleep_for(Duration::from_nanos(left.min(2_000_000)));
     }
 }
@@ -202,68 +194,94 @@ pub(crate) fn thread_ended(m: &'static M) {
     }
 }
 
-/// How far the unwinding got.
-enum Unwound {
-    All,
-    /// Some goroutines would not.
-    Some,
-    /// A destructor does not return; its thread is left to it.
-    Abandoned,
+/// The threads that unwind goroutines (step 3). One is enough, unless a
+/// destructor on it waits for another goroutine, which must be unwound too:
+/// then there is a second one, and so on.
+struct Unwinders {
+    sched: &'static Sched,
+    threads: Vec<(thread::JoinHandle<()>, Arc<AtomicBool>)>,
+    last: u64,
 }
 
-/// Step 3, on a thread of its own, so that a destructor that never returns
-/// costs that thread and not the caller.
-fn unwind_all_by(sched: &'static Sched, deadline: u64) -> Unwound {
-    let outcome = |all| if all { Unwound::All } else { Unwound::Some };
-    let done = Arc::new((Note::new(), AtomicBool::new(false)));
-    let started = thread::start("heist-unwind".into(), STACK, {
-        let done = done.clone();
-        move || {
-            let all = unwind_all(sched);
-            done.1.store(all, Ordering::SeqCst);
-            done.0.wake();
-        }
-    });
-    let Ok(handle) = started else { return outcome(unwind_all(sched)) };
-    // At least a moment, even if the Ms took all the time there was.
-    let left = deadline.saturating_sub(clock::now()).max(10_000_000);
-    if !done.0.sleep_for(Duration::from_nanos(left)) {
-        return Unwound::Abandoned;
+impl Unwinders {
+    /// How long one may be busy before it is taken to wait.
+    const BUSY: u64 = 20_000_000;
+    const MOST: usize = 64;
+
+    fn new(sched: &'static Sched) -> Self {
+        Unwinders { sched, threads: Vec::new(), last: 0 }
     }
-    let _ = handle.join();
-    outcome(done.1.load(Ordering::SeqCst))
+
+    fn all_done(&self) -> bool {
+        self.threads.iter().all(|(_, done)| done.load(Ordering::SeqCst))
+    }
+
+    /// Starts one if there is none, or if those that there are seem to wait.
+    fn help(&mut self) {
+        let now = clock::now();
+        let waits = now.saturating_sub(self.last) > Self::BUSY && self.threads.len() < Self::MOST;
+        if self.sched.goroutines() == 0 || !(self.all_done() || waits) {
+            return;
+        }
+        self.last = now;
+        let done = Arc::new(AtomicBool::new(false));
+        let (sched, says) = (self.sched, done.clone());
+        let started = thread::start("heist-unwind".into(), STACK, move || {
+            unwind_all(sched);
+            says.store(true, Ordering::SeqCst);
+            sched.all_stopped.wake();
+        });
+        match started {
+            Ok(handle) => self.threads.push((handle, done)),
+            Err(_) => unwind_all(self.sched),
+        }
+    }
 }
 
-/// Unwinds every goroutine of a runtime that no M runs. Returns whether all of
-/// them ended, those apart that wait in place with an M of their own.
-fn unwind_all(sched: &'static Sched) -> bool {
+impl Drop for Unwinders {
+    fn drop(&mut self) {
+        for (handle, done) in self.threads.drain(..) {
+            // One whose destructor does not return is left behind.
+            if done.load(Ordering::SeqCst) {
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+/// Unwinds the goroutines of a runtime that no M runs and no other unwinder has,
+/// those apart that wait in place with an M of their own.
+fn unwind_all(sched: &'static Sched) {
     for p in sched.ps() {
         // Queued goroutines are found by their state.
+        let _one_at_a_time = sched.unwinding.lock();
         drop(in_place::drain(p));
     }
     // An M without a P, so that the code that runs finds its goroutine.
-    let m = M::new(u32::MAX, sched);
+    let m = sched.take_ghost();
     let before = thread::slot();
     thread::set_slot(ptr::from_ref(m).cast());
     let stack = super::signal::AltStack::install();
-    let mut stuck = 0;
-    loop {
-        let mut mine = Vec::new();
-        g_pool::each_used(|g| {
-            if g.runtime() == sched.slot() && !g.has(flag::PINNED) {
-                mine.push(g);
-            }
-        });
-        // The youngest first: parents often wait for their children.
-        mine.sort_by_key(|g| std::cmp::Reverse(g.id()));
-        if mine.len() <= stuck {
-            break;
+    let mut mine = Vec::new();
+    g_pool::each_used(|g| {
+        if g.runtime() == sched.slot() && !g.has(flag::PINNED) {
+            mine.push((g, g.id()));
         }
-        stuck = mine.into_iter().filter(|g| !unwind_one(sched, m, g)).count();
+    });
+    // The youngest first: parents often wait for their children.
+    mine.sort_by_key(|(_, id)| std::cmp::Reverse(*id));
+    for (g, id) in mine {
+        // An id that was claimed stays so, also when its block is another's.
+        if !sched.unwinding.lock().insert(id) {
+            continue;
+        }
+        if !unwind_one(sched, m, g) {
+            sched.unwinding.lock().remove(&id);
+        }
     }
     drop(stack);
     thread::set_slot(before);
-    stuck == 0
+    sched.put_ghost(m);
 }
 
 /// Ends one goroutine. Returns whether it did.
@@ -289,7 +307,8 @@ fn cancel(g: &'static G) {
     }
 }
 
-/// Resumes a goroutine with the order to unwind, until its body has returned.
+/// Resumes a goroutine with the order to unwind, until its body has returned. It
+/// may refuse; then it is tried again later.
 fn unwind_started(m: &'static M, g: &'static G) -> bool {
     for _ in 0..PATIENCE {
         match g.state.status() {
