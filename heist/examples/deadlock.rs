@@ -19,18 +19,18 @@ fn main() {
     let outside = Duration::from_millis(600);
     match case.as_str() {
         "" => heist::run(|| {
-            let left = spawn("left", thread::park);
-            let right = spawn("right", thread::park);
+            let left = spawn("left", || thread::park());
+            let right = spawn("right", || thread::park());
             left.join().unwrap();
             right.join().unwrap();
         }),
         "joined" => heist::run(|| {
-            let parked = spawn("parked", thread::park);
+            let parked = spawn("parked", || thread::park());
             let waits = spawn("waits", move || parked.join().unwrap());
             waits.join().unwrap();
         }),
         "rescued" => heist::run(|| {
-            let sleeper = spawn("sleeper", thread::park);
+            let sleeper = spawn("sleeper", || thread::park());
             let wake = sleeper.thread().clone();
             std::thread::spawn(move || {
                 std::thread::sleep(outside);
@@ -41,7 +41,7 @@ fn main() {
         }),
         "late" => heist::run(|| {
             std::thread::spawn(move || std::thread::sleep(outside));
-            spawn("sleeper", thread::park).join().unwrap();
+            spawn("sleeper", || thread::park()).join().unwrap();
         }),
         other => panic!("there is no case '{other}'"),
     }

@@ -1,36 +1,20 @@
 //! The scheduler under load, on fewer and on more Ps than there are cores: no
 //! goroutine is lost, none runs twice.
 
+mod common;
+
+use common::*;
 use heist::{Runtime, thread};
 use std::collections::VecDeque;
-use std::io::Write;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const PROCS: [usize; 5] = [1, 2, 4, 8, 64];
 
 /// Goroutines for each number of Ps.
 const TASKS: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
-
-/// Runs a test; one that hangs ends the process and says where everybody is.
-fn watched<T>(test: impl FnOnce() -> T) -> T {
-    let (over, wait) = mpsc::channel::<()>();
-    let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    std::thread::spawn(move || {
-        if wait.recv_timeout(Duration::from_secs(120)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let mut stderr = std::io::stderr();
-            let _ = writeln!(stderr, "{name} hangs. Goroutines:\n");
-            let dump = heist::debug::dump();
-            let _ = stderr.write_all(&dump.as_bytes()[..dump.len().min(20_000)]);
-            std::process::abort();
-        }
-    });
-    let value = test();
-    drop(over);
-    value
-}
 
 /// Calls `f` with a runtime for each number of Ps, and checks that nothing is
 /// left over.
@@ -323,7 +307,7 @@ fn nested_scopes_wait_for_all_below() {
             for _ in 0..fan {
                 s.spawn(|| {
                     nest(depth - 1, fan, &before);
-                    if depth % 2 == 0 {
+                    if depth.is_multiple_of(2) {
                         thread::yield_now();
                     }
                 });
@@ -359,7 +343,7 @@ fn step(random: &mut Random, left: usize) {
             assert_eq!(value, 7);
         }
         5 => drop(heist::go_idle(|| ())),
-        6 => drop(heist::stack::ensure(300 << 10, thread::yield_now)),
+        6 => heist::stack::ensure(300 << 10, thread::yield_now),
         _ => (0..random.below(200)).for_each(|_| std::hint::spin_loop()),
     }
 }

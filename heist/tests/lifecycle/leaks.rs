@@ -1,0 +1,130 @@
+//! Nothing stays behind.
+
+use super::*;
+
+/// What the next runtime finds is what the first one found, whatever the last
+/// one went through.
+#[test]
+fn a_new_runtime_inherits_no_flood_from_an_old_one() {
+    if let Some(output) = in_a_process() {
+        assert!(output.status.success(), "{}\n{}", output.status, stderr(&output));
+        return;
+    }
+    let spawn_ten = || {
+        let ran = Arc::new(AtomicUsize::new(0));
+        for _ in 0..10 {
+            let ran = ran.clone();
+            drop(thread::spawn(move || ran.fetch_add(1, Ordering::SeqCst)));
+        }
+        ran.load(Ordering::SeqCst)
+    };
+    watched(|| {
+        assert_eq!(runtime(1).run(spawn_ten), 0, "ten spawns do not make their spawner yield");
+        runtime(1).run(|| {
+            // Fills the queue by spawning, and at the end by waking.
+            let parked: Vec<_> = (0..300).map(|_| thread::spawn(thread::park)).collect();
+            until(|| heist::debug::dump().matches("[park]").count() == 300);
+            parked.iter().for_each(|handle| handle.thread().unpark());
+            parked.into_iter().for_each(drop);
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(runtime(1).run(spawn_ten), 0, "nor do they on a runtime that comes later");
+    });
+}
+
+/// Threads, mappings, resident bytes, allocated bytes.
+fn footprint() -> [isize; 4] {
+    let lines = |path: &str| std::fs::read_to_string(path).unwrap().lines().count() as isize;
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().count() as isize;
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: isize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    [threads, lines("/proc/self/maps"), pages * 4096, ALLOCATED.load(Ordering::SeqCst)]
+}
+
+/// A short life: some of everything.
+fn live_and_die(i: usize) {
+    let runtime = runtime([1, 2, 4][i % 3]);
+    let value = runtime.run(|| {
+        let children: Vec<_> = (0..4).map(|n| thread::spawn(move || n)).collect();
+        let named = thread::Builder::new().name(format!("named {i}")).stack_size(40 << 10);
+        drop(named.spawn(thread::yield_now).unwrap());
+        drop(heist::go_idle(|| ()));
+        children.into_iter().map(|child| child.join().unwrap()).sum::<usize>()
+    });
+    assert_eq!(value, 6);
+    let panicked = runtime.go(|| resume_unwind(Box::new(String::from("payload"))));
+    let parked: Vec<_> = (0..3)
+        .map(|n| {
+            runtime.go(move || {
+                let _kept = vec![n; 100];
+                thread::park();
+            })
+        })
+        .collect();
+    if i.is_multiple_of(2) {
+        let panicked: thread::Result<()> = panicked.join();
+        assert!(panicked.is_err());
+    }
+    if i.is_multiple_of(3) {
+        parked[0].thread().unpark();
+    }
+    if i.is_multiple_of(5) {
+        drop(runtime);
+        parked.into_iter().for_each(|handle| drop(handle.join()));
+    }
+}
+
+#[test]
+fn thousands_of_runtimes_leave_no_thread_mapping_or_memory_behind() {
+    const RUNTIMES: usize = if cfg!(debug_assertions) { 1000 } else { 10_000 };
+    if let Some(output) = in_a_process() {
+        assert!(output.status.success(), "{}\n{}", output.status, stderr(&output));
+        return;
+    }
+    watched(|| {
+        // What is made once and kept for the next one is there after some.
+        (0..RUNTIMES / 10).for_each(live_and_die);
+        let before = footprint();
+        (0..RUNTIMES).for_each(live_and_die);
+        // A thread that has been joined is a moment longer in the kernel's list.
+        until(|| footprint()[0] <= before[0]);
+        let after = footprint();
+        let [threads, mappings, resident, allocated] = [0, 1, 2, 3].map(|i| after[i] - before[i]);
+        let text = format!("after {RUNTIMES} runtimes: {before:?} became {after:?}");
+        assert_eq!(threads, 0, "{text}");
+        assert!(mappings < 50, "{text}");
+        assert!(resident < 8 << 20, "{text}");
+        // A few vectors may have grown.
+        assert!(allocated < 16 << 10, "{text}");
+        assert_eq!(heist::debug::dump(), "");
+    });
+}
+
+#[test]
+fn a_runtime_dropped_by_its_own_goroutine_leaves_no_thread_behind() {
+    if let Some(output) = in_a_process() {
+        assert!(output.status.success(), "{}\n{}", output.status, stderr(&output));
+        return;
+    }
+    watched(|| {
+        let before = footprint()[0];
+        for i in 0..100 {
+            let (own, drops) = (runtime(1 + i % 3), Drops::default());
+            drop::<Vec<_>>(sleepers(&own, 3, &drops));
+            let (give, take) = mpsc::channel::<Runtime>();
+            let dropper = own.go(move || {
+                let mine = loop {
+                    match take.try_recv() {
+                        Ok(mine) => break mine,
+                        Err(_) => thread::yield_now(),
+                    }
+                };
+                drop(mine);
+            });
+            give.send(own).unwrap();
+            dropper.join().unwrap();
+            until(|| drops.count() == 3);
+        }
+        until(|| footprint()[0] <= before);
+    });
+}

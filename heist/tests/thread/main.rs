@@ -1,0 +1,56 @@
+//! `heist::thread` keeps the promises of `std::thread`'s documentation, on
+//! goroutines and on plain OS threads; `goroutine_local!` and `heist::stack`
+//! keep their own.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod drops;
+mod identity;
+mod locals;
+mod park;
+mod scope;
+mod spawn;
+mod stacks;
+
+use common::*;
+use heist::thread;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+/// Fewer repetitions in a debug build, where each costs ten times as much.
+const fn many(release: usize) -> usize {
+    if cfg!(debug_assertions) { release / 10 } else { release }
+}
+
+/// Each of these holds on a plain thread, on one P and on several.
+fn everywhere(check: impl Fn() + Sync) {
+    watched(|| {
+        check();
+        runtime(1).run(&check);
+        runtime(4).run(&check);
+    });
+}
+
+/// More Ps than cores: goroutines are interrupted anywhere.
+const CROWDED: usize = 8;
+
+fn dig_from_here(goal: usize) -> usize {
+    let top = 0u8;
+    dig(std::hint::black_box(&raw const top).addr(), goal)
+}
+
+/// Recurses until at least `goal` bytes of stack are in use below `top`.
+/// Returns the number of levels.
+#[inline(never)]
+fn dig(top: usize, goal: usize) -> usize {
+    let mut page = [0u8; 2048];
+    let here = std::hint::black_box(&mut page).as_ptr().addr();
+    let below = if top.saturating_sub(here) >= goal { 0 } else { dig(top, goal) };
+    // Used after the call, so that it cannot be a loop.
+    page[below % page.len()] = 1;
+    below + usize::from(std::hint::black_box(&page).contains(&1))
+}
