@@ -154,6 +154,8 @@ fn panicked(g: &'static G) {
 fn end(sched: &'static Sched, p: Held, g: &'static G) {
     p.own().frames.put(take_frame(g));
     p.own().birth_score.set(g.score());
+    // Before anybody knows that it is over: who has joined it does not find it
+    // counted any more.
     p.counters.finished.bump();
     match bury(g) {
         Finish::HandleOwns => {}
@@ -193,7 +195,8 @@ fn drop_outcome_later(sched: &'static Sched, p: Held, g: &'static G) {
     g.set(flag::DROPPING, true);
     g.set(flag::OUTCOME, false);
     g.state.become_(Status::Runnable);
-    p.counters.spawned.bump();
+    // It has not finished after all.
+    p.counters.finished.take_back();
     requeue(sched, p, g);
 }
 

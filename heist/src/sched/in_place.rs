@@ -9,10 +9,27 @@ use super::g::{G, flag};
 use super::m::{Inside, M};
 use super::p::{Held, P};
 use super::protocol::g_state::{Park, Status};
+use super::schedt::Sched;
 use super::wake;
 use crate::prim::atomic::Ordering;
 use crate::prim::thread;
 use std::time::Duration;
+
+/// Counts an M that waits with its goroutine: it runs nothing else.
+struct InPlace(&'static Sched);
+
+impl InPlace {
+    fn new(sched: &'static Sched) -> Self {
+        sched.in_place.fetch_add(1, Ordering::SeqCst);
+        InPlace(sched)
+    }
+}
+
+impl Drop for InPlace {
+    fn drop(&mut self) {
+        self.0.in_place.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 /// Parks the calling goroutine and its M.
 #[cold]
@@ -22,9 +39,11 @@ pub(crate) fn park(inside: Inside, g: &'static G) {
     match g.state.park() {
         Park::Notified => g.state.become_(Status::Running),
         Park::Parked => {
+            let waiting = InPlace::new(m.sched);
             let p = m.release_p();
             wake::handoff_p(m.sched, p);
             wait_for_p(m, g);
+            drop(waiting);
         }
     }
     unpin(g, pinned_before);
@@ -44,9 +63,11 @@ pub(crate) fn yield_now(inside: Inside, g: &'static G) {
     g.note_no_wait();
     g.state.become_(Status::Runnable);
     if sched.put_global([g]) {
+        let waiting = InPlace::new(sched);
         let p = m.release_p();
         wake::start_m(sched, p, false);
         wait_for_p(m, g);
+        drop(waiting);
     } else {
         g.state.become_(Status::Running);
     }
@@ -71,7 +92,9 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
     let pinned_before = pin(g, m);
     g.state.become_(Status::Runnable);
     if sched.put_global([g]) {
+        let waiting = InPlace::new(sched);
         wait_for_p(m, g);
+        drop(waiting);
     } else {
         g.state.become_(Status::Running);
     }
@@ -81,7 +104,6 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
 
 /// Sleeps until another M hands its P over.
 fn wait_for_p(m: &'static M, g: &'static G) {
-    m.sched.in_place.fetch_add(1, Ordering::SeqCst);
     while !m.acquire_next_p() {
         if m.sched.closing() && m.p().is_none() {
             // Nobody schedules any more. Unwinding goes on without a P once the
@@ -94,7 +116,6 @@ fn wait_for_p(m: &'static M, g: &'static G) {
             m.note.sleep();
         }
     }
-    m.sched.in_place.fetch_sub(1, Ordering::SeqCst);
     g.state.become_(Status::Running);
 }
 

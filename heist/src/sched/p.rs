@@ -49,6 +49,11 @@ impl Count {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// Undoes one [`bump`](Self::bump).
+    pub(crate) fn take_back(&self) {
+        self.add(u64::MAX);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -34,6 +34,10 @@ const QUIET_ROUNDS: u32 = 50;
 const LINGER: u64 = 100_000_000;
 const TRIM_EVERY: u64 = 1_000_000_000;
 
+/// When a process in which everything sleeps is looked at again.
+const CHECK_FIRST: Duration = Duration::from_millis(500);
+const CHECK_LAST: Duration = Duration::from_secs(8);
+
 const STACK: usize = 256 << 10;
 
 /// Reports, which the layer above knows how to print.
@@ -213,12 +217,22 @@ impl Watch {
         }
         // What lay around warm until now.
         stacks::trim();
-        check_dead();
-        if self.sched.sysmon.stop.load(Ordering::SeqCst) {
-            return;
+        let mut patience = CHECK_FIRST;
+        while self.sched.sysmon.deep.load(Ordering::Relaxed) {
+            check_dead();
+            if self.sched.sysmon.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            // While goroutines sleep, a thread that could wake them may end:
+            // look again, ever more rarely.
+            if self.sched.goroutines() == 0 {
+                self.sched.sysmon.note.sleep();
+            } else {
+                self.sched.sysmon.note.sleep_for(patience);
+                patience = (patience * 2).min(CHECK_LAST);
+            }
+            signal::dump_if_asked();
         }
-        self.sched.sysmon.note.sleep();
-        signal::dump_if_asked();
     }
 }
 

@@ -255,11 +255,15 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
     }
     let limit = sched.config().max_threads;
     if shared.threads >= limit {
-        drop(shared);
-        fatal!(
-            "program exceeds {limit}-thread limit; goroutines that block their thread need one \
-             each: raise Builder::max_threads, or block less"
-        );
+        if sched.in_place.load(Ordering::SeqCst) >= shared.threads {
+            drop(shared);
+            fatal!(
+                "program exceeds {limit}-thread limit; goroutines that block their thread need \
+                 one each: raise Builder::max_threads, or block less"
+            );
+        }
+        // Some thread is left to run goroutines: fewer at a time.
+        return without_thread(sched, &mut shared, p, searching);
     }
     shared.threads += 1;
     let m = free_m(sched, &mut shared);
@@ -292,14 +296,22 @@ fn no_thread(
     let mut shared = sched.shared.lock();
     shared.threads -= 1;
     shared.free_ms.push(m);
-    if p.runq.is_empty() {
-        sched.put_idle_p(&mut shared, p);
-    } else {
-        // A P that was handed off with work: the work goes where all see it.
+    without_thread(sched, &mut shared, p, searching);
+}
+
+/// There is no thread for a P: it goes idle, and what was queued on it goes where
+/// the others see it.
+fn without_thread(
+    sched: &'static Sched,
+    shared: &mut Guard<'_, Shared>,
+    p: &'static P,
+    searching: bool,
+) {
+    if !p.runq.is_empty() {
         let queued = super::in_place::drain(p);
-        sched.put_global_locked(&mut shared, queued);
-        sched.put_idle_p(&mut shared, p);
+        sched.put_global_locked(shared, queued);
     }
+    sched.put_idle_p(shared, p);
     if searching {
         let _ = sched.idle.found();
     }
