@@ -97,7 +97,8 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// # Panics
     ///
-    /// While the goroutine drops its values at its end.
+    /// When the goroutine has dropped its values at its end. (A destructor of one
+    /// value may still use the others: they are made anew, a few times.)
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         match self.try_with(f) {
             Ok(result) => result,
@@ -111,7 +112,7 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// # Errors
     ///
-    /// While the goroutine drops its values at its end.
+    /// As [`with`](Self::with) panics.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         let value = local::get_or_init(self.key(), self.init).ok_or(AccessError)?;
         Ok(f(&value))

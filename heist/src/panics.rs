@@ -56,7 +56,7 @@ fn report(id: u64, info: &PanicHookInfo<'_>) {
     // One call, so that lines of several goroutines do not mix.
     let trace = Backtrace::capture();
     let more = match trace.status() {
-        BacktraceStatus::Captured => trace.to_string(),
+        BacktraceStatus::Captured => format!("stack backtrace:\n{trace}"),
         _ => "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace".into(),
     };
     // A closed standard error is no reason to abort.

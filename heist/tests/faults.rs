@@ -99,6 +99,14 @@ impl std::fmt::Display for Ended {
 /// Waits for a process, and kills it if it hangs.
 fn finish(command: &mut Command, patience: Duration) -> Ended {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // One that hangs does not outlive this process either.
+    // SAFETY: the closure makes one system call, without pointers.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
     let child = command.spawn().unwrap();
     let pid = child.id() as libc::pid_t;
     let (over, wait) = mpsc::channel::<()>();

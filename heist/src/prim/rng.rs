@@ -20,6 +20,11 @@ impl Rng {
         Rng { state: Cell::new((z ^ (z >> 31)) | 1) }
     }
 
+    /// Starts anew from a seed.
+    pub(crate) fn reseed(&self, seed: u64) {
+        self.state.set(Rng::new(seed).state.get());
+    }
+
     /// The next number.
     pub(crate) fn next(&self) -> u32 {
         let mut x = self.state.get();

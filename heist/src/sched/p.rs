@@ -9,11 +9,10 @@ use super::g::G;
 use super::g_pool;
 use super::m::M;
 use super::protocol::run_queue::RunQueue;
-use super::schedt::Sched;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::prim::rng::Rng;
 use crate::stacks;
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr;
@@ -67,7 +66,7 @@ impl Count {
 pub(crate) struct Own {
     pub(crate) gs: g_pool::Cache,
     pub(crate) frames: Frames,
-    rng: OnceCell<Rng>,
+    rng: Rng,
     /// Ids that were reserved and not yet given out.
     ids: Cell<(u64, u64)>,
     /// A wake-up was sent for the present runnext.
@@ -82,6 +81,8 @@ pub(crate) struct Own {
     pub(crate) looked: Cell<u32>,
     /// The local queue was full since the running goroutine last looked.
     pub(crate) overflowed: Cell<bool>,
+    /// The goroutine that yields next goes behind the whole global queue.
+    pub(crate) behind_all: Cell<bool>,
     /// The tick in which the queue was full first, and when that was.
     pub(crate) overflow_since: Cell<(u32, u64)>,
     /// How many runnexts ran in a row, and since when.
@@ -121,7 +122,7 @@ impl P {
             own: Own {
                 gs: g_pool::Cache::new(),
                 frames: Frames::new(),
-                rng: OnceCell::new(),
+                rng: Rng::new(0),
                 ids: Cell::new((0, 0)),
                 woke_for_next: Cell::new(false),
                 advertised: Cell::new(false),
@@ -129,6 +130,7 @@ impl P {
                 birth_score: Cell::new(super::wake::UNDECIDED),
                 looked: Cell::new(u32::MAX),
                 overflowed: Cell::new(false),
+                behind_all: Cell::new(false),
                 overflow_since: Cell::new((u32::MAX, 0)),
                 streak: Cell::new(0),
                 slice_start: Cell::new(0),
@@ -188,8 +190,8 @@ impl Held {
         tick
     }
 
-    pub(crate) fn random(&self, sched: &Sched) -> u32 {
-        self.own().rng.get_or_init(|| Rng::new(sched.seed() ^ u64::from(self.p.id) << 32)).next()
+    pub(crate) fn random(&self) -> u32 {
+        self.own().rng.next()
     }
 
     /// A goroutine id. Taken sixteen at a time, so that the shared counter is
@@ -207,13 +209,15 @@ impl Held {
     }
 
     /// Makes the P new for another runtime.
-    pub(crate) fn reset(&self, class: stacks::Class) {
+    pub(crate) fn reset(&self, class: stacks::Class, seed: u64) {
+        self.own().rng.reseed(seed ^ u64::from(self.p.id) << 32);
         self.own().gs.flush();
         self.own().frames.reset(class);
         self.own().woke_for_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);
         self.own().overflowed.set(false);
+        self.own().behind_all.set(false);
         self.own().overflow_since.set((u32::MAX, 0));
         self.own().streak.set(0);
         self.own().birth_score.set(super::wake::UNDECIDED);

@@ -97,7 +97,6 @@ pub(crate) struct Sched {
     /// Read at every step, written when the runtime opens and closes.
     closing: CachePadded<AtomicBool>,
     procs: AtomicU32,
-    seed: AtomicU64,
     pub(crate) idle_runq_size: AtomicUsize,
     all_ps: Box<[OnceLock<&'static P>]>,
     config: Lock<Option<Arc<Config>>>,
@@ -162,13 +161,12 @@ impl Sched {
             None => Sched::make()?,
         };
         sched.procs.store(config.procs as u32, Ordering::Relaxed);
-        sched.seed.store(config.seed, Ordering::Relaxed);
         sched.opened.store(clock::now(), Ordering::Relaxed);
         sched.foreign_spawned.store(0, Ordering::Relaxed);
         sched.foreign_finished.store(0, Ordering::Relaxed);
         *sched.fatal_panic.lock() = None;
         sched.unwinding.lock().clear();
-        let class = config.stack;
+        let (class, seed) = (config.stack, config.seed);
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
         sched.next_offers.clear();
@@ -180,7 +178,7 @@ impl Sched {
                 sched.all_ps[id as usize].get_or_init(|| Box::leak(Box::new(P::new(id, alone))));
             p.runq.set_alone(alone);
             // SAFETY: the scheduler has no Ms yet, so nobody holds its Ps.
-            unsafe { Held::new(p) }.reset(class);
+            unsafe { Held::new(p) }.reset(class, seed);
             sched.put_idle_p(&mut shared, p);
         }
         shared.closed = false;
@@ -220,7 +218,6 @@ impl Sched {
             life: AtomicU32::new(0),
             closing: CachePadded::new(AtomicBool::new(true)),
             procs: AtomicU32::new(0),
-            seed: AtomicU64::new(0),
             idle_runq_size: AtomicUsize::new(0),
             all_ps: (0..MAX_PROCS).map(|_| OnceLock::new()).collect(),
             config: Lock::new(Rank::Leaf, None),
@@ -252,7 +249,7 @@ impl Sched {
         }
         for p in self.ps() {
             // SAFETY: there are no Ms, so nobody holds the Ps.
-            unsafe { Held::new(p) }.reset(self.config().stack);
+            unsafe { Held::new(p) }.reset(self.config().stack, 0);
         }
         FREE.lock().0.push(self);
     }
@@ -272,10 +269,6 @@ impl Sched {
     #[inline(always)]
     pub(crate) fn procs(&self) -> u32 {
         self.procs.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn config(&self) -> Arc<Config> {
@@ -375,16 +368,18 @@ impl Sched {
         g
     }
 
-    /// Takes the P's share of the global queue. If more remains there, those that
-    /// yielded on this P go behind it first: they wait for everybody.
+    /// Takes the P's share of the global queue. If more remains there, half of
+    /// those that yielded on this P go behind it first. So each of them runs at
+    /// most twice before it waits for everybody, and half as many change their P
+    /// as if all went.
     pub(crate) fn take_global_batch(&self, p: Held) {
         const HALF: usize = CAPACITY / 2;
         let procs = self.procs() as usize;
         let mut shared = self.shared.lock();
         if shared.runq.len() > shared.runq.batch(procs, HALF)
-            && let Some(yielded) = p.runq.take_yielded()
+            && let Some(half) = p.runq.take_half_of_yielded()
         {
-            shared.runq.append(yielded.iter());
+            shared.runq.append(half.iter());
         }
         let room = p.runq.room_for_yielded().min(HALF);
         shared.runq.take_batch(procs, room, |g| {

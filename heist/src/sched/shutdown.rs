@@ -57,6 +57,8 @@ pub(crate) fn close(sched: &'static Sched) {
     // On a goroutine: its M must not wait. Another thread does. It does not
     // count as one of heist's, since it can wake a goroutine.
     let waiter = (m.sched.slot() != sched.slot()).then(Waiter::current);
+    // At once, so that nothing is spawned after the drop, whoever does the rest.
+    sched.start_closing();
     let started = thread::start("heist-shutdown".into(), STACK, move || {
         close_and_report(sched);
         if let Some(waiter) = waiter {

@@ -149,6 +149,8 @@ fn give_way(inside: Inside) {
     if then != tick {
         own.overflow_since.set((tick, now));
     } else if now.saturating_sub(since) >= FLOOD {
+        // Not to the local ring, from which it would be back too soon.
+        own.behind_all.set(true);
         drop(inside);
         // Not cut short: the caller has yet to make the handle.
         let _ = park::yield_whatever_comes();

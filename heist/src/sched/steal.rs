@@ -56,7 +56,7 @@ fn from_next(sched: &'static Sched) -> Option<&'static G> {
 /// The Ps that offer something, each once, in a random order.
 fn victims(sched: &'static Sched, thief: Held) -> impl Iterator<Item = &'static P> {
     let procs = sched.procs() as usize;
-    let seed = thief.random(sched);
+    let seed = thief.random();
     let words = procs.div_ceil(WORD) as u32;
     StealOrder::over(words).start(seed).flat_map(move |word| {
         let offers = sched.offers.word(word as usize);

@@ -334,17 +334,10 @@ impl<T, const N: usize> RunQueue<T, N> {
         self.first_ring().take(|len| len / 2)
     }
 
-    /// Owner: the same for the ring of the yielded.
+    /// Owner: the older half of those that yielded, rounded up.
     #[cfg(not(loom))]
-    #[cold]
     pub(crate) fn take_half_of_yielded(&self) -> Option<Batch<T, N>> {
-        self.second_ring().take(|len| len / 2)
-    }
-
-    /// Owner: all that yielded.
-    #[cfg(not(loom))]
-    pub(crate) fn take_yielded(&self) -> Option<Batch<T, N>> {
-        self.second_ring().take(|len| len)
+        self.second_ring().take(|len| len - len / 2)
     }
 
     /// Thief: takes half of one of this queue's rings into `own`, the thief's.
