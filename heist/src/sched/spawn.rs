@@ -137,8 +137,8 @@ const FLOOD: u64 = 100_000;
 
 /// The local queue was full. A goroutine that floods the queues for a tenth of a
 /// millisecond lets what it has spawned run: that is still in the cache, and a
-/// million blocks are not (a million spawns cost a third less this way, and the
-/// queue stays short). Go lets it run to the end of its slice of 10 ms.
+/// million blocks are not (a million spawns cost a third less this way, and 3 MB
+/// instead of 138). Go lets it run to the end of its slice of 10 ms.
 #[cold]
 #[inline(never)]
 fn give_way(inside: Inside) {
