@@ -368,18 +368,18 @@ impl Sched {
         g
     }
 
-    /// Takes the P's share of the global queue. If more remains there, half of
-    /// those that yielded on this P go behind it first. So each of them runs at
-    /// most twice before it waits for everybody, and half as many change their P
-    /// as if all went.
+    /// Takes the P's share of the global queue. If more remains there, a
+    /// quarter of those that yielded on this P go behind it first. So each of them
+    /// runs a few times before it waits for everybody, and few of them change
+    /// their P, which costs more than all the rest of a yield.
     pub(crate) fn take_global_batch(&self, p: Held) {
         const HALF: usize = CAPACITY / 2;
         let procs = self.procs() as usize;
         let mut shared = self.shared.lock();
         if shared.runq.len() > shared.runq.batch(procs, HALF)
-            && let Some(half) = p.runq.take_half_of_yielded()
+            && let Some(quarter) = p.runq.take_quarter_of_yielded()
         {
-            shared.runq.append(half.iter());
+            shared.runq.append(quarter.iter());
         }
         let room = p.runq.room_for_yielded().min(HALF);
         shared.runq.take_batch(procs, room, |g| {

@@ -340,6 +340,12 @@ impl<T, const N: usize> RunQueue<T, N> {
         self.second_ring().take(|len| len - len / 2)
     }
 
+    /// Owner: the oldest quarter of those that yielded, rounded up.
+    #[cfg(not(loom))]
+    pub(crate) fn take_quarter_of_yielded(&self) -> Option<Batch<T, N>> {
+        self.second_ring().take(|len| len.div_ceil(4))
+    }
+
     /// Thief: takes half of one of this queue's rings into `own`, the thief's.
     /// The thief's own rings are empty.
     pub(crate) fn steal_into(&self, own: &RunQueue<T, N>) -> Option<&'static T> {
