@@ -5,9 +5,11 @@
 //! `HEIST_TEST_CHILD` set. Two need a process without libtest's threads:
 //! `examples/deadlock.rs` and `examples/panics.rs`.
 
+mod common;
+
+use common::{runtime, text, until, watched};
 use heist::{PanicPolicy, Runtime, thread};
-use std::any::Any;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::path::PathBuf;
@@ -15,41 +17,6 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-
-/// Runs a test; one that hangs ends the process and says where everybody is.
-fn watched<T>(test: impl FnOnce() -> T) -> T {
-    let (over, wait) = mpsc::channel::<()>();
-    let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    std::thread::spawn(move || {
-        if wait.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let mut stderr = std::io::stderr();
-            let _ = writeln!(stderr, "{name} hangs. Goroutines:\n");
-            let _ = stderr.write_all(heist::debug::dump().as_bytes());
-            std::process::abort();
-        }
-    });
-    let value = test();
-    drop(over);
-    value
-}
-
-fn runtime(procs: usize) -> Runtime {
-    heist::Builder::new().max_procs(procs).build().unwrap()
-}
-
-fn until(mut happened: impl FnMut() -> bool) {
-    while !happened() {
-        thread::yield_now();
-    }
-}
-
-fn text(payload: &(dyn Any + Send)) -> &str {
-    payload
-        .downcast_ref::<&'static str>()
-        .copied()
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("neither &str nor String")
-}
 
 // ---- processes -----------------------------------------------------------------------
 
