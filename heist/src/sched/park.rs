@@ -79,7 +79,7 @@ fn park_in_shutdown() -> Resume {
 /// Inlined into the caller, like everything down to the switch: each frame
 /// between the caller and the switch is returned from after it, and the CPU,
 /// whose return predictor has seen other calls meanwhile, mispredicts each of
-/// those returns (about 7 ns).
+/// those returns (a yield went from 55 to 25 ns).
 #[inline(always)]
 pub(crate) fn yield_now() {
     if yield_whatever_comes() == Resume::Unwind {

@@ -22,11 +22,11 @@
 //! | **256 KiB** (debug assertions) | 512 bytes | 2^29 |
 //! | 1 MiB | 2 KiB | 2^27 |
 //!
-//! Formatting, a panic and its unwinding need about 12 KiB; synchronous TLS and
-//! database clients 20 to 60 KiB in a release build, and several times that
-//! unoptimised, where every temporary has its own slot. So 128 KiB with
-//! optimisations and 256 KiB without leave room for both, and whoever recurses
-//! deeply calls `heist::stack::ensure` or asks for a size.
+//! A panic and its unwinding need about 12 KiB, and unoptimised code, where every
+//! temporary has its own slot, several times what optimised code does. 128 KiB
+//! with optimisations and 256 KiB without are ten and twenty times that; it is a
+//! choice, not a measurement of what programs use. Whoever recurses deeply calls
+//! `heist::stack::ensure` or asks for a size.
 
 #[allow(unsafe_code)] // named file: mmap, madvise, mprotect
 mod map;
@@ -105,8 +105,8 @@ impl Stack {
     /// How far below the top execution should start.
     ///
     /// All tops have the same low address bits, so without this the hot lines
-    /// of all stacks would share a few cache sets: a thousand goroutines that
-    /// yield ran three times slower. Less than half a page, so that a parked
+    /// of all stacks would share a few cache sets (a thousand goroutines that
+    /// yielded took about a fifth longer). Less than half a page, so that a parked
     /// goroutine still fits into one.
     pub(crate) fn colour(&self) -> usize {
         const COLOURS: usize = 16;
