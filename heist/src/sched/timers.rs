@@ -1,0 +1,263 @@
+//! Timers on the scheduler: who sets them, and who looks when one is due.
+//!
+//! Each P has a heap of its own (`crate::timer`). An entry is looked after by
+//!
+//! 1. *its P*, when it looks for the next goroutine. Reading the clock costs as
+//!    much as a switch, so a busy P reads it about every 2 µs and not every time
+//!    ([`check`]); a P with nothing to run looks exactly ([`run_due`]).
+//! 2. *thieves*, in their last round, for all Ps in the mask of those that have
+//!    timers ([`steal`]).
+//! 3. *the keeper*: of the Ms that sleep, the one that sleeps until the earliest
+//!    entry of all ([`Keeper`], `find::stop_m`). An M that goes to sleep and knows
+//!    of an earlier entry takes the office over; that costs nobody a wake-up.
+//!    Who adds an entry has a P, whose M looks when it goes to sleep; or it is a
+//!    plain thread and wakes a sleeper, which looks then.
+//! 4. *sysmon*, when all that fails: it sleeps no longer than until the earliest
+//!    entry, wakes a thief for one that is late, and tells its P to look.
+
+use super::g::{G, flag};
+use super::m::{Inside, M};
+use super::p::{Held, P};
+use super::protocol::turn::Number;
+use super::schedt::Sched;
+use super::wake;
+use crate::prim::atomic::{Ordering, fence, fence_after_rmw};
+use crate::prim::clock;
+use crate::timer::NEVER;
+use std::sync::Arc;
+
+/// How often a busy P with timers reads the clock.
+const LOOK_EVERY: u64 = 2_000;
+
+/// How many goroutines it runs at most in between: if they suddenly take longer
+/// than those before them, so do timers, until sysmon notices.
+const LOOK_AT_LEAST: u32 = 63;
+
+/// How many entries fire before others get a turn.
+const BATCH: usize = 64;
+
+/// What happens when the time has come.
+#[derive(Clone)]
+pub(crate) enum Due {
+    /// A wait expires.
+    Wake(&'static G, Number),
+    /// A `park_timeout` does.
+    Unpark(&'static G, Number),
+    /// Something is called, with the number that it was set with.
+    Call(Arc<dyn Alarm>, u64),
+}
+
+/// What a timer calls, on a thread of the scheduler: it must not block and
+/// must not run user code.
+pub(crate) trait Alarm: Send + Sync {
+    /// Whether the timer that was set with this number has been neither stopped
+    /// nor set again.
+    fn is_set(&self, number: u64) -> bool;
+    /// Its time has come. It may have been stopped meanwhile.
+    fn ring(self: Arc<Self>, number: u64);
+}
+
+impl Due {
+    fn alive(&self) -> bool {
+        match self {
+            Due::Wake(g, number) | Due::Unpark(g, number) => g.turn().is_open(*number),
+            Due::Call(alarm, number) => alarm.is_set(*number),
+        }
+    }
+
+    /// Does it, on behalf of the P that looked.
+    fn fire(self, sched: &'static Sched, p: Held) {
+        match self {
+            Due::Wake(g, number) => {
+                if g.turn().expire(number) {
+                    ready_last(sched, p, g);
+                }
+            }
+            Due::Unpark(g, number) => {
+                // Before the wait is over: afterwards the block may be
+                // another's.
+                let id = g.id();
+                if g.turn().expire(number) && g.ticket.expire(id) {
+                    ready_last(sched, p, g);
+                }
+            }
+            Due::Call(alarm, number) => alarm.ring(number),
+        }
+    }
+}
+
+/// Makes a goroutine ready behind the others: the clock favours nobody, and
+/// those that expire together run in the order of their time.
+fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
+    use super::protocol::g_state::Ready;
+    let idle_priority = g.has(flag::IDLE_PRIORITY);
+    match g.state.ready() {
+        Ready::Deferred => {}
+        Ready::Enqueue if idle_priority => wake::inject_idle(sched, sched.life(), g),
+        Ready::Enqueue => wake::put_tail(sched, p, g),
+    }
+}
+
+/// A timer that was set.
+#[derive(Clone, Copy)]
+pub(crate) struct Armed(&'static P);
+
+impl Armed {
+    /// It is not needed any more, and has not fired.
+    #[inline]
+    pub(crate) fn disarm(self) {
+        self.0.timers.note_dead();
+    }
+}
+
+/// Sets a timer on the caller's P. `None` on a thread without one.
+#[inline]
+pub(crate) fn arm(due: Due, when: u64) -> Option<Armed> {
+    let inside = Inside::enter()?;
+    add(inside.sched(), &inside.p, due, when);
+    Some(Armed(inside.p.get()))
+}
+
+/// Sets a timer on some P, from any thread. `None` if the runtime has closed.
+pub(crate) fn arm_anywhere(sched: &'static Sched, due: Due, when: u64) -> Option<Armed> {
+    if let Some(inside) = Inside::enter()
+        && std::ptr::eq(inside.sched(), sched)
+    {
+        add(sched, &inside.p, due, when);
+        return Some(Armed(inside.p.get()));
+    }
+    let shared = sched.shared.lock();
+    if shared.closed {
+        return None;
+    }
+    let p = sched.p(0);
+    add(sched, p, due, when);
+    // Whoever sleeps looks at the timers with the lock held before it does: it
+    // has seen this one, or it is in the list and is told to look again.
+    let sleeper = shared.keeper.as_ref().map(|keeper| keeper.m).or(shared.idle_ms.last().copied());
+    let earlier = shared.keeper.as_ref().is_none_or(|keeper| when < keeper.until);
+    drop(shared);
+    if earlier && let Some(m) = sleeper {
+        m.note.wake();
+    }
+    Some(Armed(p))
+}
+
+fn add(sched: &'static Sched, p: &P, due: Due, when: u64) {
+    if when == NEVER {
+        return; // centuries from now
+    }
+    p.timers.add(when, due, Due::alive);
+    // Pairs with the fence in `leave_mask`; the lock was released by a
+    // read-modify-write.
+    fence_after_rmw();
+    if !sched.timer_mask.contains(p.id) {
+        sched.timer_mask.insert(p.id);
+    }
+}
+
+/// A busy P looks now and then whether something is due.
+#[inline(always)]
+pub(crate) fn check(sched: &'static Sched, p: Held) {
+    if p.timers.next() == NEVER {
+        return;
+    }
+    let left = p.own().looks.left.get();
+    if left > 0 && !p.timers_late.load(Ordering::Relaxed) {
+        p.own().looks.left.set(left - 1);
+        return;
+    }
+    look(sched, p);
+}
+
+/// Reads the clock, and chooses when to do so again from how long the last
+/// goroutines took.
+#[inline(never)]
+fn look(sched: &'static Sched, p: Held) {
+    let looks = &p.own().looks;
+    let now = clock::now();
+    let took = now.saturating_sub(looks.last.replace(now));
+    let each = (took / u64::from(looks.every.get() + 1)).max(1);
+    let every = (LOOK_EVERY / each).min(u64::from(LOOK_AT_LEAST)) as u32;
+    looks.every.set(every);
+    looks.left.set(every);
+    p.own().now.set(now);
+    p.timers_late.store(false, Ordering::Relaxed);
+    fire_due(sched, p, &p, now);
+}
+
+/// A P with nothing else to do runs what is due of its own. Returns whether
+/// there was something.
+pub(crate) fn run_due(sched: &'static Sched, p: Held) -> bool {
+    p.timers.next() != NEVER && fire_due(sched, p, &p, clock::now())
+}
+
+/// Runs what is due on any P, on behalf of `thief`. Returns whether there was
+/// something.
+pub(crate) fn steal(sched: &'static Sched, thief: Held) -> bool {
+    if !sched.timer_mask.any(sched.procs()) {
+        return false;
+    }
+    let now = clock::now();
+    let mut some = false;
+    for id in sched.timer_mask.iter(sched.procs()) {
+        some |= fire_due(sched, thief, sched.p(id), now);
+    }
+    some
+}
+
+fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
+    let mut due = p.own().due.take();
+    of.timers.take_due(now, BATCH, &mut due);
+    let some = !due.is_empty();
+    due.drain(..).for_each(|due| due.fire(sched, p));
+    p.own().due.set(due);
+    if of.timers.next() == NEVER && sched.timer_mask.contains(of.id) {
+        leave_mask(sched, of);
+    }
+    if some && p.runq.len() > 1 && sched.idle.idle_ps() != 0 {
+        fence(Ordering::SeqCst);
+        wake::wake_p(sched);
+    }
+    some
+}
+
+/// A P without timers leaves the mask. One that was added at the same time,
+/// by a thread that still saw the bit, brings it back.
+#[cold]
+fn leave_mask(sched: &Sched, p: &P) {
+    sched.timer_mask.remove(p.id);
+    fence(Ordering::SeqCst);
+    if p.timers.next() != NEVER {
+        sched.timer_mask.insert(p.id);
+    }
+}
+
+/// When the earliest timer of all is due, or [`NEVER`].
+pub(crate) fn earliest(sched: &Sched) -> u64 {
+    let next = sched.timer_mask.iter(sched.procs()).map(|id| sched.p(id).timers.next());
+    next.min().unwrap_or(NEVER)
+}
+
+/// Whether anything waits for the clock; dead entries are dropped first.
+pub(crate) fn any(sched: &Sched) -> bool {
+    for id in sched.timer_mask.iter(sched.procs()) {
+        sched.p(id).timers.sweep(Due::alive);
+    }
+    earliest(sched) != NEVER
+}
+
+/// The M that sleeps until the earliest timer.
+#[derive(Clone, Copy)]
+pub(crate) struct Keeper {
+    pub(crate) m: &'static M,
+    pub(crate) until: u64,
+}
+
+/// Drops all timers of a runtime that has ended.
+pub(crate) fn clear(sched: &Sched) {
+    for p in sched.ps() {
+        drop(p.timers.take_all());
+    }
+    sched.timer_mask.clear();
+}

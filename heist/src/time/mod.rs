@@ -1,0 +1,57 @@
+//! Sleeping, timers, tickers and timeouts.
+//!
+//! Everything here works on goroutines, which park, and on plain OS threads,
+//! which block.
+//!
+//! ```
+//! use heist::time::{self, Duration, Instant};
+//!
+//! let begin = Instant::now();
+//! heist::run(|| time::sleep(Duration::from_millis(5)));
+//! assert!(begin.elapsed() >= Duration::from_millis(5));
+//! ```
+
+use crate::prim::clock;
+use crate::sched::g::WaitReason;
+use crate::sched::park;
+use crate::sched::waiter::{Slept, Waiter};
+use std::panic::Location;
+
+pub use std::time::{Duration, Instant};
+
+/// Sleeps for at least so long. Nothing but the calling goroutine, or the
+/// calling thread, waits; a sleep of [`Duration::MAX`] does not end.
+///
+/// ```
+/// heist::time::sleep(std::time::Duration::from_micros(50));
+/// ```
+#[track_caller]
+pub fn sleep(duration: Duration) {
+    if duration.is_zero() {
+        return crate::thread::yield_now();
+    }
+    sleep_until_clock(clock::after(duration), Location::caller());
+}
+
+/// Sleeps until the moment has come.
+///
+/// ```
+/// use heist::time::{self, Duration, Instant};
+///
+/// let soon = Instant::now() + Duration::from_millis(1);
+/// time::sleep_until(soon);
+/// assert!(Instant::now() >= soon);
+/// ```
+#[track_caller]
+pub fn sleep_until(deadline: Instant) {
+    if deadline > Instant::now() {
+        sleep_until_clock(clock::at(deadline), Location::caller());
+    }
+}
+
+fn sleep_until_clock(deadline: u64, site: &'static Location<'static>) {
+    match Waiter::current().begin().sleep(Some(deadline), WaitReason::Sleep, site) {
+        Slept::Unwind => park::unwind(),
+        Slept::Expired | Slept::Woken => {}
+    }
+}

@@ -1,0 +1,129 @@
+//! A heap with four children to a node: half as deep as one with two, and the
+//! four lie in one or two cache lines.
+
+/// Something that is due at a moment.
+#[derive(Debug)]
+pub(crate) struct Entry<T> {
+    pub(crate) when: u64,
+    pub(crate) item: T,
+}
+
+/// Entries, the earliest first.
+#[derive(Debug)]
+pub(crate) struct Heap<T> {
+    entries: Vec<Entry<T>>,
+}
+
+const CHILDREN: usize = 4;
+
+impl<T> Heap<T> {
+    pub(crate) const fn new() -> Self {
+        Heap { entries: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// When the earliest is due.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.entries.first().map(|entry| entry.when)
+    }
+
+    pub(crate) fn push(&mut self, when: u64, item: T) {
+        self.entries.push(Entry { when, item });
+        self.sift_up(self.entries.len() - 1);
+    }
+
+    /// Takes the earliest, if it is due at `now`.
+    pub(crate) fn pop_due(&mut self, now: u64) -> Option<T> {
+        if self.first()? > now {
+            return None;
+        }
+        let entry = self.entries.swap_remove(0);
+        if !self.entries.is_empty() {
+            self.sift_down(0);
+        }
+        Some(entry.item)
+    }
+
+    /// Keeps those entries only, in linear time.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.entries.retain(|entry| keep(&entry.item));
+        self.entries.shrink_to(2 * self.entries.len());
+        let parents = self.entries.len().div_ceil(CHILDREN);
+        (0..parents).rev().for_each(|i| self.sift_down(i));
+    }
+
+    /// Empties it.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        std::mem::take(&mut self.entries).into_iter().map(|entry| entry.item)
+    }
+
+    fn sift_up(&mut self, mut i: usize) {
+        while i > 0 {
+            let parent = (i - 1) / CHILDREN;
+            if self.entries[parent].when <= self.entries[i].when {
+                return;
+            }
+            self.entries.swap(i, parent);
+            i = parent;
+        }
+    }
+
+    fn sift_down(&mut self, mut i: usize) {
+        loop {
+            let first = CHILDREN * i + 1;
+            let children = first..(first + CHILDREN).min(self.entries.len());
+            let Some(least) = children.min_by_key(|child| self.entries[*child].when) else {
+                return;
+            };
+            if self.entries[i].when <= self.entries[least].when {
+                return;
+            }
+            self.entries.swap(i, least);
+            i = least;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Heap;
+    use crate::prim::rng::Rng;
+
+    fn drain(heap: &mut Heap<u64>) -> Vec<u64> {
+        std::iter::from_fn(|| heap.pop_due(u64::MAX)).collect()
+    }
+
+    #[test]
+    fn comes_out_in_order_whatever_went_in() {
+        for seed in 0..100 {
+            let rng = Rng::new(seed);
+            let mut heap = Heap::new();
+            let mut all: Vec<u64> =
+                (0..rng.next() % 300).map(|_| (rng.next() % 50).into()).collect();
+            all.iter().for_each(|when| heap.push(*when, *when));
+            all.sort_unstable();
+            assert_eq!(heap.first(), all.first().copied());
+            assert_eq!(drain(&mut heap), all);
+        }
+    }
+
+    #[test]
+    fn nothing_comes_out_early() {
+        let mut heap = Heap::new();
+        heap.push(10, 'a');
+        assert_eq!(heap.pop_due(9), None);
+        assert_eq!(heap.pop_due(10), Some('a'));
+        assert_eq!(heap.pop_due(u64::MAX), None);
+    }
+
+    #[test]
+    fn what_is_kept_stays_in_order() {
+        let mut heap = Heap::new();
+        (0..1000u64).rev().for_each(|when| heap.push(when, when));
+        heap.retain(|when| when % 3 == 0);
+        assert_eq!(drain(&mut heap), (0..1000).filter(|when| when % 3 == 0).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,141 @@
+//! What is due when: the timers of one P.
+//!
+//! A heap under a lock, which its P and whoever steals from it take, and beside
+//! it the moment of the earliest entry, which anybody reads without the lock.
+//!
+//! Entries are deleted lazily. Most deadlines never come: the wait ends first,
+//! and taking its entry out of the middle of a heap would cost more than all the
+//! rest. Whoever waits no longer just says so ([`Timers::note_dead`]); the entry
+//! comes out when its time has come, or when a quarter of the heap is dead. What
+//! an entry means, and whether it is dead, is its owner's to know: this module
+//! knows no goroutines.
+
+mod heap;
+
+use crate::prim::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::prim::lock::{Lock, Rank};
+use heap::Heap;
+
+/// No entry is due, ever.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// A heap smaller than this is not searched for dead entries.
+const SMALL: usize = 64;
+
+/// The timers.
+#[derive(Debug)]
+pub(crate) struct Timers<T> {
+    heap: Lock<Heap<T>>,
+    /// When the earliest entry is due. Written under the lock.
+    next: AtomicU64,
+    /// Entries that nobody waits for any more, as far as it is known.
+    dead: AtomicUsize,
+}
+
+impl<T> Timers<T> {
+    pub(crate) const fn new() -> Self {
+        Timers {
+            heap: Lock::new(Rank::Timers, Heap::new()),
+            next: AtomicU64::new(NEVER),
+            dead: AtomicUsize::new(0),
+        }
+    }
+
+    /// When the earliest entry is due, or [`NEVER`].
+    #[inline(always)]
+    pub(crate) fn next(&self) -> u64 {
+        // Relaxed: a hint for its P; those who sleep by it say how they make
+        // sure (see `sched::timers`).
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// How many entries there are, dead ones too.
+    pub(crate) fn len(&self) -> usize {
+        self.heap.lock().len()
+    }
+
+    /// Adds an entry. If there are many dead ones, drops those that are not
+    /// `alive` first.
+    pub(crate) fn add(&self, when: u64, item: T, alive: impl FnMut(&T) -> bool) {
+        let mut heap = self.heap.lock();
+        if heap.len() >= SMALL && self.dead.load(Ordering::Relaxed) > heap.len() / 4 {
+            self.dead.store(0, Ordering::Relaxed);
+            heap.retain(alive);
+        }
+        heap.push(when, item);
+        self.publish(&heap);
+    }
+
+    /// Says that one of the entries is dead.
+    #[inline]
+    pub(crate) fn note_dead(&self) {
+        self.dead.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes at most `limit` entries that are due at `now`, earliest first.
+    pub(crate) fn take_due(&self, now: u64, limit: usize, due: &mut Vec<T>) {
+        if self.next() > now {
+            return;
+        }
+        let mut heap = self.heap.lock();
+        due.extend(std::iter::from_fn(|| heap.pop_due(now)).take(limit));
+        self.publish(&heap);
+    }
+
+    /// Drops the dead entries.
+    pub(crate) fn sweep(&self, alive: impl FnMut(&T) -> bool) {
+        if self.dead.swap(0, Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut heap = self.heap.lock();
+        heap.retain(alive);
+        self.publish(&heap);
+    }
+
+    /// Takes all entries.
+    pub(crate) fn take_all(&self) -> impl Iterator<Item = T> + use<T> {
+        let mut heap = self.heap.lock();
+        let all = heap.take_all();
+        self.dead.store(0, Ordering::Relaxed);
+        self.publish(&heap);
+        all
+    }
+
+    fn publish(&self, heap: &Heap<T>) {
+        // SeqCst: see `next`.
+        self.next.store(heap.first().unwrap_or(NEVER), Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dead_entries_go_when_they_are_many() {
+        let timers = Timers::new();
+        for i in 0..10_000u64 {
+            timers.add(1_000_000 + i, i, |i| i % 100 == 0);
+            if i % 100 != 0 {
+                timers.note_dead();
+            }
+        }
+        assert!(timers.len() < 400, "{} are left", timers.len());
+        assert_eq!(timers.next(), 1_000_000);
+        timers.sweep(|_| false);
+        assert_eq!((timers.len(), timers.next()), (0, NEVER));
+    }
+
+    #[test]
+    fn due_entries_come_in_batches() {
+        let timers = Timers::new();
+        (0..10u64).for_each(|i| timers.add(i, i, |_| true));
+        let mut due = Vec::new();
+        timers.take_due(7, 5, &mut due);
+        assert_eq!(due, [0, 1, 2, 3, 4]);
+        timers.take_due(7, 5, &mut due);
+        assert_eq!(due, [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(timers.next(), 8);
+        assert_eq!(timers.take_all().count(), 2);
+    }
+}
