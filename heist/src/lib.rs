@@ -64,6 +64,10 @@ pub mod stack;
 mod stacks;
 #[cfg(not(loom))]
 pub mod thread;
+#[cfg(not(loom))]
+pub mod time;
+#[cfg(not(loom))]
+mod timer;
 
 #[cfg(not(loom))]
 pub use crate::entry::{__private, debug, go, go_idle, run};

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 /// From the bottom up; a module may use itself and what stands before it.
 const LAYERS: [&[&str]; 6] = [
     &["prim"],
-    &["stacks"],
+    &["stacks", "timer"],
     &["context"],
     &["sched"],
     &["obs"],
-    &["runtime", "thread", "stack", "local", "panics", "entry", "ops", "lib"],
+    &["runtime", "thread", "time", "stack", "local", "panics", "entry", "ops", "lib"],
 ];
 
 /// What only `prim` may name, and why it is spelled here in pieces: this file

@@ -58,12 +58,13 @@ fn write_detail(out: &mut String, sched: &'static Sched) -> std::fmt::Result {
         writeln!(
             out,
             "  P{}: status={running} schedtick={} syscalltick=0 m={} runqsize={} gfreecnt={} \
-             timerslen=0",
+             timerslen={}",
             p.id,
             p.tick(),
             id(p.m()),
             p.runq.len(),
             p.free_gs(),
+            p.timers.len(),
         )?;
     }
     let ms = {

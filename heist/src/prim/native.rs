@@ -164,6 +164,8 @@ pub(crate) mod futex {
 
 /// Time.
 pub(crate) mod clock {
+    use std::time::{Duration, Instant};
+
     /// Nanoseconds on the monotonic clock.
     #[inline]
     pub(crate) fn now() -> u64 {
@@ -173,18 +175,28 @@ pub(crate) mod clock {
         // The monotonic clock starts at boot and is never negative.
         (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
     }
+
+    /// The moment `after` from now, or the last one that there is.
+    pub(crate) fn after(after: Duration) -> u64 {
+        now().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The moment of an [`Instant`]; now, if it has passed.
+    pub(crate) fn at(instant: Instant) -> u64 {
+        after(instant.saturating_duration_since(Instant::now()))
+    }
 }
 
 /// Threads and what belongs to one.
 pub(crate) mod thread {
-    use super::super::note::Note;
+    use super::super::note::Seat;
     use std::cell::Cell;
     use std::io;
     use std::ptr;
     use std::sync::{Mutex, PoisonError};
 
     pub(crate) use std::thread::{JoinHandle, Thread, current};
-    pub(crate) use std::thread::{available_parallelism, panicking, park, yield_now};
+    pub(crate) use std::thread::{available_parallelism, panicking, park, park_timeout, yield_now};
     #[cfg(any(test, feature = "bench-internals"))]
     pub(crate) use std::thread::{scope, sleep};
 
@@ -208,12 +220,12 @@ pub(crate) mod thread {
         SLOT.with(|slot| slot.set(value));
     }
 
-    /// This thread's note: where a plain thread sleeps when it waits for a
-    /// goroutine. Never freed, only reused, so that a late waker finds a note.
-    pub(crate) fn note() -> &'static Note {
-        static FREE: Mutex<Vec<&'static Note>> = Mutex::new(Vec::new());
+    /// This thread's seat. Never freed, only reused, so that a late waker finds
+    /// one.
+    pub(crate) fn seat() -> &'static Seat {
+        static FREE: Mutex<Vec<&'static Seat>> = Mutex::new(Vec::new());
 
-        struct Mine(&'static Note);
+        struct Mine(&'static Seat);
         impl Drop for Mine {
             fn drop(&mut self) {
                 FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
@@ -222,11 +234,11 @@ pub(crate) mod thread {
         thread_local! {
             static MINE: Mine = Mine({
                 let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                free.unwrap_or_else(|| Box::leak(Box::new(Note::new())))
+                free.unwrap_or_else(|| Box::leak(Box::new(Seat::new())))
             });
         }
         // A thread that is past its destructors gets one for good.
-        MINE.try_with(|mine| mine.0).unwrap_or_else(|_| Box::leak(Box::new(Note::new())))
+        MINE.try_with(|mine| mine.0).unwrap_or_else(|_| Box::leak(Box::new(Seat::new())))
     }
 
     /// Starts an OS thread.
@@ -239,6 +251,13 @@ pub(crate) mod thread {
         super::fault::THREAD_START.check()?;
         super::membarrier::register();
         std::thread::Builder::new().name(name).stack_size(stack_size).spawn(body)
+    }
+
+    /// Makes the timed sleeps of this thread end on time: by default the kernel
+    /// may delay each by 50 µs, to save power.
+    pub(crate) fn sleep_precisely() {
+        // SAFETY: takes no pointers. If it fails, sleeps are less precise.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
     }
 
     thread_local! {

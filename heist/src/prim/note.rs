@@ -3,7 +3,7 @@
 //! Go's `note` (seed 002): a one-shot event over a futex. A wake-up before the
 //! sleep is kept, so that there is no order in which one is lost.
 
-use super::atomic::Ordering;
+use super::atomic::{AtomicU64, Ordering};
 use super::clock;
 use super::futex::Futex;
 use std::time::Duration;
@@ -38,7 +38,8 @@ impl Note {
         self.sleep_until(Some(clock::now().saturating_add(timeout)))
     }
 
-    fn sleep_until(&self, deadline: Option<u64>) -> bool {
+    /// Like [`sleep`](Self::sleep), until a moment on the monotonic clock.
+    pub(crate) fn sleep_until(&self, deadline: Option<u64>) -> bool {
         let word = self.state.word();
         // Acquire: pairs with the release in `wake`; what the waker wrote
         // before it is visible to the woken.
@@ -71,6 +72,20 @@ impl Note {
         if self.state.word().swap(SIGNALLED, Ordering::Release) == ASLEEP {
             self.state.wake_one();
         }
+    }
+}
+
+/// Where a plain thread sleeps when it waits for a goroutine.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) note: Note,
+    /// Says who ends the present wait; for the protocol that knows how.
+    pub(crate) turn: AtomicU64,
+}
+
+impl Seat {
+    pub(crate) const fn new() -> Self {
+        Seat { note: Note::new(), turn: AtomicU64::new(0) }
     }
 }
 

@@ -5,12 +5,12 @@
 //! | # | phase | where |
 //! |---|---|---|
 //! | 0 | safe point: does the runtime close? | [`find_runnable`] |
-//! | 1 | timers that are due | [`run_timers`] |
+//! | 1 | timers that are due | [`timers::check`] |
 //! | 2 | every 61st tick, one from the global queue, or one that yielded | [`from_global_now_and_then`] |
 //! | 3 | the local queue: runnext, then the ring | [`from_local`] |
 //! | 4 | a batch from the global queue; those who yielded | [`next_round`] |
 //! | 5 | the network | [`poll_network`] |
-//! | 6 | steal | [`steal::steal`] |
+//! | 6 | timers, exactly; steal | [`timers::run_due`], [`steal::steal`] |
 //! | 7 | goroutines of idle priority | [`idle_priority`] |
 //! | 8 | give the P up, look at everything once more, sleep | [`sleep`] |
 
@@ -18,9 +18,13 @@ use super::g::G;
 use super::m::M;
 use super::p::Held;
 use super::protocol::idle::{Found, Recheck};
-use super::{steal, wake};
+use super::schedt::Sched;
+use super::timers::Keeper;
+use super::{steal, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
+use crate::timer::NEVER;
+use std::ptr;
 
 /// How often the global queue comes before the local one: a prime, so that no
 /// rhythm of the program's own hides it.
@@ -55,7 +59,7 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
             give_up_for_good(m);
             return None;
         }
-        run_timers(p);
+        timers::check(m.sched, p);
         if let Some(next) = from_global_now_and_then(m, p).or_else(|| from_local(p)) {
             return Some(found(m, next));
         }
@@ -64,6 +68,9 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
             return Some(found(m, next));
         }
         poll_network(p);
+        if timers::run_due(m.sched, p) {
+            continue;
+        }
         if let Some(g) = search(m, p) {
             return Some(found(m, Next::fresh(g)));
         }
@@ -95,10 +102,6 @@ fn stop_searching(m: &'static M) {
         wake::wake_p(m.sched);
     }
 }
-
-/// Phase 1. Timers come with `heist::time`; a P has none yet.
-#[inline(always)]
-fn run_timers(_p: Held) {}
 
 /// Phase 5. The network comes with `heist::net`; nobody waits for it yet.
 #[inline(always)]
@@ -258,13 +261,19 @@ fn work_is_visible(m: &'static M) -> bool {
     sched.runq_size.load(Ordering::SeqCst) != 0
         || sched.idle_runq_size.load(Ordering::SeqCst) != 0
         || steal::anything_offered(sched)
+        || timers_are_due(sched)
+}
+
+fn timers_are_due(sched: &Sched) -> bool {
+    let next = timers::earliest(sched);
+    next != NEVER && next <= clock::now()
 }
 
 /// Sleeps without a P until somebody gives one. Returns false when the thread
 /// is to end.
 pub(crate) fn stop_m(m: &'static M) -> bool {
     let sched = m.sched;
-    let patience = sched.config().idle_thread;
+    let patience = clock::after(sched.config().idle_thread);
     {
         let mut shared = sched.shared.lock();
         if shared.closed {
@@ -273,7 +282,8 @@ pub(crate) fn stop_m(m: &'static M) -> bool {
         shared.idle_ms.push(m);
     }
     loop {
-        let woken = m.note.sleep_for(patience);
+        let watch = watch_timers(m);
+        let woken = m.note.sleep_until(Some(watch.unwrap_or(patience)));
         if m.acquire_next_p() {
             m.held().own().now.set(clock::now());
             return true;
@@ -282,10 +292,54 @@ pub(crate) fn stop_m(m: &'static M) -> bool {
             // Chosen at the last moment, it has a P to give up.
             return !leave_idle(m) && m.acquire_next_p();
         }
-        if !woken && retire(m) {
+        if woken {
+            continue; // to look at the timers again
+        }
+        if watch.is_some() {
+            if run_due_timers(m) {
+                return true;
+            }
+        } else if retire(m) {
             return false;
         }
     }
+}
+
+/// An idle M becomes the keeper of the timers, if there are any, and nobody
+/// sleeps until the earliest of them. Returns until when it sleeps then.
+fn watch_timers(m: &'static M) -> Option<u64> {
+    let mut shared = m.sched.shared.lock();
+    // With the lock: see `timers::arm_anywhere`.
+    let until = timers::earliest(m.sched);
+    let earlier = shared.keeper.is_none_or(|keeper| ptr::eq(keeper.m, m) || until < keeper.until);
+    // Ps that are busy look after their timers themselves.
+    if until == NEVER || !earlier || shared.idle_ps.is_empty() {
+        return None;
+    }
+    shared.keeper = Some(Keeper { m, until });
+    Some(until)
+}
+
+/// The keeper's time has come: it takes an idle P and runs what is due. False if
+/// it is to sleep again: somebody has chosen it, or no P is idle.
+fn run_due_timers(m: &'static M) -> bool {
+    let sched = m.sched;
+    let p = {
+        let mut shared = sched.shared.lock();
+        if shared.keeper.is_some_and(|keeper| ptr::eq(keeper.m, m)) {
+            shared.keeper = None;
+        }
+        // Chosen by another, it has a P already.
+        let Some(at) = shared.idle_ms.iter().position(|idle| ptr::eq(*idle, m)) else {
+            return false;
+        };
+        let Some(p) = sched.take_idle_p(&mut shared) else { return false };
+        shared.idle_ms.swap_remove(at);
+        p
+    };
+    m.acquire_p(p);
+    timers::steal(sched, m.held());
+    true
 }
 
 /// Takes the M out of the idle ones. False if somebody has chosen it already, or
@@ -293,7 +347,7 @@ pub(crate) fn stop_m(m: &'static M) -> bool {
 fn leave_idle(m: &'static M) -> bool {
     let mut shared = m.sched.shared.lock();
     let before = shared.idle_ms.len();
-    shared.idle_ms.retain(|idle| idle.id != m.id);
+    shared.idle_ms.retain(|idle| !ptr::eq(*idle, m));
     shared.idle_ms.len() != before
 }
 

@@ -11,6 +11,7 @@
 //! | `state` | see `protocol::g_state` | |
 //! | `ticket` | see `protocol::ticket` | |
 //! | `join` | see `protocol::join` | |
+//! | `turn` | see `protocol::turn` | |
 //! | `reason`, `since`, `wait_site` | the goroutine | before it parks |
 //! | `flags` | the spawner, then the goroutine | |
 //! | the others | the spawner, the first M that runs it | before it is shared |
@@ -20,6 +21,7 @@ use super::m::M;
 use super::protocol::g_state::GState;
 use super::protocol::join::JoinWord;
 use super::protocol::ticket::Ticket;
+use super::protocol::turn::TurnWord;
 use super::task::{Storage, Task};
 use crate::context;
 use crate::prim::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -38,38 +40,59 @@ pub(crate) struct Ext {
 
 pub(crate) type Frame = context::Frame<Ext>;
 
-/// Why a goroutine waits. Texts are Go's.
+/// Why a goroutine waits. Texts are Go's where Go has the thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum WaitReason {
     /// It does not, or nobody said why.
-    None = 0,
+    None,
     /// `join` of another goroutine, or the end of a scope.
-    Join = 1,
+    Join,
     /// `thread::park`.
-    Park = 2,
-    /// `WaitGroup::wait`.
-    WaitGroup = 3,
+    Park,
+    WaitGroup,
+    Sleep,
+    ChanReceive,
+    ChanSend,
+    Select,
+    SelectNoCases,
+    MutexLock,
+    RwLockRead,
+    RwLockWrite,
+    Condvar,
+    Barrier,
+    Once,
+    Semaphore,
 }
 
 impl WaitReason {
+    /// In the order of their numbers.
+    const ALL: [(WaitReason, &'static str); 16] = [
+        (WaitReason::None, "waiting"),
+        (WaitReason::Join, "join"),
+        (WaitReason::Park, "park"),
+        (WaitReason::WaitGroup, "sync.WaitGroup.Wait"),
+        (WaitReason::Sleep, "sleep"),
+        (WaitReason::ChanReceive, "chan receive"),
+        (WaitReason::ChanSend, "chan send"),
+        (WaitReason::Select, "select"),
+        (WaitReason::SelectNoCases, "select (no cases)"),
+        (WaitReason::MutexLock, "sync.Mutex.Lock"),
+        (WaitReason::RwLockRead, "sync.RWMutex.RLock"),
+        (WaitReason::RwLockWrite, "sync.RWMutex.Lock"),
+        (WaitReason::Condvar, "sync.Cond.Wait"),
+        (WaitReason::Barrier, "barrier"),
+        (WaitReason::Once, "once"),
+        (WaitReason::Semaphore, "semacquire"),
+    ];
+
     fn of(byte: u8) -> WaitReason {
-        match byte {
-            1 => WaitReason::Join,
-            2 => WaitReason::Park,
-            3 => WaitReason::WaitGroup,
-            _ => WaitReason::None,
-        }
+        Self::ALL.get(byte as usize).map_or(WaitReason::None, |(reason, _)| *reason)
     }
 
     /// The text in dumps.
     pub(crate) fn text(self) -> &'static str {
-        match self {
-            WaitReason::None => "waiting",
-            WaitReason::Join => "join",
-            WaitReason::Park => "park",
-            WaitReason::WaitGroup => "sync.WaitGroup.Wait",
-        }
+        Self::ALL[self as usize].1
     }
 }
 
@@ -101,6 +124,7 @@ pub(crate) struct G {
     task: AtomicPtr<Task>,
     frame: AtomicPtr<Frame>,
     pub(crate) join: JoinWord,
+    turn: AtomicU64,
     /// Begins in the first cache line, with all that a run needs.
     pub(crate) storage: Storage,
     since: AtomicU64,
@@ -170,6 +194,13 @@ impl G {
     pub(crate) fn wait_site(&self) -> Option<&'static Location<'static>> {
         // SAFETY: null or from a `&'static`.
         unsafe { self.wait_site.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Who ends its present wait. The word outlives the goroutine: its numbers
+    /// go on in the next one.
+    #[inline]
+    pub(crate) fn turn(&self) -> TurnWord<'_> {
+        TurnWord(&self.turn)
     }
 
     /// Notes why, since when and where it is going to wait.
@@ -252,5 +283,18 @@ impl G {
 impl std::fmt::Debug for G {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "G{}", self.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WaitReason;
+
+    #[test]
+    fn wait_reasons_have_their_own_texts() {
+        for (i, (reason, _)) in WaitReason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, i);
+            assert_eq!(WaitReason::of(i as u8), *reason);
+        }
     }
 }

@@ -155,6 +155,7 @@ impl M {
         // A signal from the M's last life.
         self.note.clear();
         thread::set_slot(ptr::from_ref(self).cast());
+        thread::sleep_precisely();
         let stack = signal::AltStack::install();
         if self.acquire_next_p() {
             super::exec::run_loop(self);

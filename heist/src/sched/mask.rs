@@ -49,6 +49,11 @@ impl Mask {
         })
     }
 
+    /// Whether it has a member.
+    pub(crate) fn any(&self, procs: u32) -> bool {
+        (0..(procs as usize).div_ceil(WORD)).any(|word| self.word(word) != 0)
+    }
+
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
     }
@@ -70,7 +75,8 @@ mod tests {
         assert_eq!(mask.iter(1024).collect::<Vec<_>>(), [0, 1, 63, 64, 1023]);
         mask.remove(1);
         assert_eq!(mask.word(0), 1 | 1 << 63);
+        assert!(mask.any(1024));
         mask.clear();
-        assert!(!mask.contains(1023));
+        assert!(!mask.contains(1023) && !mask.any(1024));
     }
 }

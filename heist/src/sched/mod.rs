@@ -9,7 +9,7 @@
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
 //! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
-//! | `spawn`, `wake`, `waiter` | a new one; whom to wake for it; whoever waits |
+//! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
@@ -69,6 +69,8 @@ pub(crate) mod sysmon;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the closure and the result in a block
 pub(crate) mod task;
+#[cfg(not(loom))]
+pub(crate) mod timers;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: tagged words
 pub(crate) mod waiter;

@@ -9,9 +9,11 @@ use super::g::G;
 use super::g_pool;
 use super::m::M;
 use super::protocol::run_queue::RunQueue;
+use super::timers::Due;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::prim::rng::Rng;
 use crate::stacks;
+use crate::timer::Timers;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -88,6 +90,20 @@ pub(crate) struct Own {
     /// How many runnexts ran in a row, and since when.
     pub(crate) streak: Cell<u32>,
     pub(crate) slice_start: Cell<u64>,
+    pub(crate) looks: Looks,
+    /// Kept for its memory: timers that are being fired.
+    pub(crate) due: Cell<Vec<Due>>,
+}
+
+/// How a P reads the clock for its timers (see `timers::check`).
+#[derive(Default)]
+pub(crate) struct Looks {
+    /// How many goroutines run before the next reading.
+    pub(crate) left: Cell<u32>,
+    /// How many ran between the last two.
+    pub(crate) every: Cell<u32>,
+    /// When the last reading was.
+    pub(crate) last: Cell<u64>,
 }
 
 /// The processor.
@@ -100,6 +116,9 @@ pub(crate) struct P {
     m: AtomicPtr<M>,
     /// A thief took this P's runnext: its goroutine computes on after a wake.
     pub(crate) late: AtomicBool,
+    pub(crate) timers: Timers<Due>,
+    /// sysmon has seen a timer that is late.
+    pub(crate) timers_late: AtomicBool,
     pub(crate) counters: Counters,
     own: Own,
 }
@@ -118,6 +137,8 @@ impl P {
             tick: AtomicU32::new(0),
             m: AtomicPtr::new(ptr::null_mut()),
             late: AtomicBool::new(false),
+            timers: Timers::new(),
+            timers_late: AtomicBool::new(false),
             counters: Counters::default(),
             own: Own {
                 gs: g_pool::Cache::new(),
@@ -134,6 +155,8 @@ impl P {
                 overflow_since: Cell::new((u32::MAX, 0)),
                 streak: Cell::new(0),
                 slice_start: Cell::new(0),
+                looks: Looks::default(),
+                due: Cell::default(),
             },
         }
     }
@@ -175,6 +198,11 @@ impl Held {
     #[inline(always)]
     pub(crate) unsafe fn new(p: &'static P) -> Held {
         Held { p, marker: PhantomData }
+    }
+
+    /// The P itself, for those who keep it without holding it.
+    pub(crate) fn get(self) -> &'static P {
+        self.p
     }
 
     #[inline(always)]

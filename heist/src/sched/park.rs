@@ -132,7 +132,7 @@ fn leave(g: &'static G, how: Suspend) -> Resume {
 
 /// Unwinds the calling goroutine to its root, without a panic message.
 #[cold]
-fn unwind() -> ! {
+pub(crate) fn unwind() -> ! {
     std::panic::resume_unwind(Box::new(Shutdown))
 }
 

@@ -12,6 +12,7 @@ use super::p::{Held, P};
 use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
 use super::protocol::run_queue::CAPACITY;
+use super::timers::{self, Keeper};
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::prim::clock;
 use crate::prim::fatal::fatal;
@@ -71,12 +72,32 @@ pub(crate) struct Shared {
     pub(crate) idle_ms: Vec<&'static M>,
     /// Ms whose thread has ended.
     pub(crate) free_ms: Vec<&'static M>,
+    /// The idle M that looks after the timers, if there are any.
+    pub(crate) keeper: Option<Keeper>,
     /// Every M ever made.
     pub(crate) all_ms: Vec<&'static M>,
     /// Ms with a thread.
     pub(crate) threads: usize,
     /// Nothing is queued any more.
     pub(crate) closed: bool,
+}
+
+impl Shared {
+    /// Takes the M that went idle last. The keeper of the timers stays, if there
+    /// is another.
+    pub(crate) fn take_idle_m(&mut self) -> Option<&'static M> {
+        let keeper = self.keeper.map(|keeper| keeper.m);
+        let is_keeper = |m: &M| keeper.is_some_and(|keeper| ptr::eq(keeper, m));
+        if self.idle_ms.len() > 1 && self.idle_ms.last().is_some_and(|m| is_keeper(m)) {
+            let before = self.idle_ms.len() - 2;
+            return Some(self.idle_ms.remove(before));
+        }
+        let m = self.idle_ms.pop()?;
+        if is_keeper(m) {
+            self.keeper = None;
+        }
+        Some(m)
+    }
 }
 
 /// The scheduler of one runtime.
@@ -90,6 +111,8 @@ pub(crate) struct Sched {
     pub(crate) offers: CachePadded<Mask>,
     /// Ps whose runnext is free for thieves.
     pub(crate) next_offers: CachePadded<Mask>,
+    /// Ps with timers, or that had some a moment ago.
+    pub(crate) timer_mask: Mask,
     /// Ps without an M.
     pub(crate) idle_mask: Mask,
     /// How often it was opened.
@@ -205,6 +228,7 @@ impl Sched {
                     idle_ps: Vec::new(),
                     idle_ms: Vec::new(),
                     free_ms: Vec::new(),
+                    keeper: None,
                     all_ms: Vec::new(),
                     threads: 0,
                     closed: true,
@@ -214,6 +238,7 @@ impl Sched {
             idle: CachePadded::new(Idle::new()),
             offers: CachePadded::new(Mask::new()),
             next_offers: CachePadded::new(Mask::new()),
+            timer_mask: Mask::new(),
             idle_mask: Mask::new(),
             life: AtomicU32::new(0),
             closing: CachePadded::new(AtomicBool::new(true)),
@@ -246,7 +271,9 @@ impl Sched {
                 fatal!("a runtime was recycled with {} threads", shared.threads);
             }
             while self.take_idle_p(&mut shared).is_some() {}
+            shared.keeper = None;
         }
+        timers::clear(self);
         for p in self.ps() {
             // SAFETY: there are no Ms, so nobody holds the Ps.
             unsafe { Held::new(p) }.reset(self.config().stack, 0);

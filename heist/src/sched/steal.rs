@@ -10,6 +10,7 @@ use super::mask::WORD;
 use super::p::{Held, P};
 use super::schedt::Sched;
 use super::steal_order::StealOrder;
+use super::timers;
 use crate::prim::atomic::Ordering;
 use crate::prim::{clock, hint};
 
@@ -22,7 +23,9 @@ const GRACE: u64 = 3_000;
 pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     for round in 0..ROUNDS {
         let last = round + 1 == ROUNDS;
-        let stolen = from_rings(sched, thief).or_else(|| last.then(|| from_next(sched)).flatten());
+        let stolen = from_rings(sched, thief).or_else(|| {
+            last.then(|| from_timers(sched, thief).or_else(|| from_next(sched))).flatten()
+        });
         if let Some(g) = stolen {
             thief.counters.steals.bump();
             thief.counters.stolen.add(1 + thief.runq.len() as u64);
@@ -41,6 +44,14 @@ fn from_rings(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     victims(sched, thief)
         .take_while(|_| !sched.closing())
         .find_map(|p| p.runq.steal_into(&thief.runq))
+}
+
+/// A goroutine whose timer is due, on whatever P.
+fn from_timers(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+    if !timers::steal(sched, thief) {
+        return None;
+    }
+    thief.runq.pop().map(|popped| popped.item)
 }
 
 /// A runnext that is free to be taken. Whoever looks at an offer withdraws it:

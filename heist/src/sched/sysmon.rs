@@ -3,6 +3,7 @@
 //! | what | why |
 //! |---|---|
 //! | a runnext that stays | its owner computes on; it is offered to thieves |
+//! | a timer that is late | its P computes; a thief is woken |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | free stacks that lie around | their pages go back to the kernel |
 //! | everything sleeps for good | deadlock: say so |
@@ -16,12 +17,13 @@ use super::m::HeistThread;
 use super::p::P;
 use super::protocol::run_queue::NextUp;
 use super::schedt::Sched;
-use super::{g::G, signal, steal, waiter, wake};
+use super::{g::G, signal, steal, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
 use crate::prim::{clock, thread};
 use crate::stacks;
+use crate::timer::NEVER;
 use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -144,7 +146,7 @@ impl Watch {
             if quiet > QUIET_ROUNDS {
                 delay = (delay * 2).min(LONG);
             }
-            if self.sched.sysmon.note.sleep_for(delay) {
+            if self.sched.sysmon.note.sleep_for(self.until_next_timer(delay)) {
                 signal::dump_if_asked();
             }
             let now = clock::now();
@@ -167,6 +169,34 @@ impl Watch {
         }
     }
 
+    /// `delay`, but no longer than until the next timer.
+    fn until_next_timer(&self, delay: Duration) -> Duration {
+        let next = timers::earliest(self.sched);
+        if delay == SHORT || next == NEVER {
+            return delay;
+        }
+        let left = Duration::from_nanos(next.saturating_sub(clock::now()));
+        // One that is due already is somebody else's, or nobody's: no hurry.
+        if left.is_zero() { delay } else { left.clamp(SHORT, delay) }
+    }
+
+    /// Timers that are due and have not fired: their P computes. Somebody else
+    /// does it, if somebody is idle.
+    fn help_late_timers(&self, now: u64) -> bool {
+        if timers::earliest(self.sched) > now {
+            return false;
+        }
+        for p in self.sched.ps().filter(|p| p.timers.next() <= now) {
+            p.timers_late.store(true, Ordering::Relaxed);
+        }
+        let idle = self.sched.idle.idle_ps() > 0;
+        if idle {
+            fence(Ordering::SeqCst);
+            wake::wake_p(self.sched);
+        }
+        idle
+    }
+
     /// One round. Returns whether there was something to do.
     fn look(&mut self, now: u64) -> bool {
         let idle = self.sched.idle.idle_ps();
@@ -181,6 +211,7 @@ impl Watch {
         for (i, p) in self.sched.ps().enumerate() {
             acted |= self.offer_stale_next(i, p);
         }
+        acted |= self.help_late_timers(now);
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
             fence(Ordering::SeqCst);
             wake::wake_p(self.sched);
@@ -247,7 +278,8 @@ fn work_waits(sched: &Sched) -> bool {
 /// it. With any other thread around, which could wake one, it stays silent.
 fn check_dead() {
     let Some(before) = asleep() else { return };
-    let ours = HeistThread::count() as isize + waiter::sleeping_threads();
+    let Some(sleeping) = waiter::sleeping_threads() else { return };
+    let ours = HeistThread::count() as isize + sleeping;
     if thread::count_in_process().is_none_or(|threads| threads as isize > ours) {
         return;
     }
@@ -277,6 +309,9 @@ fn asleep() -> Option<u64> {
             return None;
         }
         drop(shared);
+        if timers::any(sched) {
+            return None;
+        }
         alive += sched.goroutines();
         done += sched.ps().map(|p| u64::from(p.tick())).sum::<u64>();
         done += sched.foreign_spawned.load(Ordering::SeqCst);

@@ -100,13 +100,27 @@ fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
 
 /// A timer that was set.
 #[derive(Clone, Copy)]
-pub(crate) struct Armed(&'static P);
+pub(crate) struct Armed {
+    sched: &'static Sched,
+    p: &'static P,
+}
 
 impl Armed {
     /// It is not needed any more, and has not fired.
     #[inline]
     pub(crate) fn disarm(self) {
-        self.0.timers.note_dead();
+        self.p.timers.note_dead();
+    }
+
+    /// Where it is set, in a word.
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.sched.slot()) << 32 | u64::from(self.p.id)
+    }
+
+    /// The timer that [`word`](Self::word) came from.
+    pub(crate) fn from_word(word: u64) -> Armed {
+        let sched = super::schedt::at((word >> 32) as u16);
+        Armed { sched, p: sched.p(word as u32) }
     }
 }
 
@@ -114,8 +128,7 @@ impl Armed {
 #[inline]
 pub(crate) fn arm(due: Due, when: u64) -> Option<Armed> {
     let inside = Inside::enter()?;
-    add(inside.sched(), &inside.p, due, when);
-    Some(Armed(inside.p.get()))
+    Some(add(inside.sched(), inside.p.get(), due, when))
 }
 
 /// Sets a timer on some P, from any thread. `None` if the runtime has closed.
@@ -123,15 +136,13 @@ pub(crate) fn arm_anywhere(sched: &'static Sched, due: Due, when: u64) -> Option
     if let Some(inside) = Inside::enter()
         && std::ptr::eq(inside.sched(), sched)
     {
-        add(sched, &inside.p, due, when);
-        return Some(Armed(inside.p.get()));
+        return Some(add(sched, inside.p.get(), due, when));
     }
     let shared = sched.shared.lock();
     if shared.closed {
         return None;
     }
-    let p = sched.p(0);
-    add(sched, p, due, when);
+    let armed = add(sched, sched.p(0), due, when);
     // Whoever sleeps looks at the timers with the lock held before it does: it
     // has seen this one, or it is in the list and is told to look again.
     let sleeper = shared.keeper.as_ref().map(|keeper| keeper.m).or(shared.idle_ms.last().copied());
@@ -140,12 +151,13 @@ pub(crate) fn arm_anywhere(sched: &'static Sched, due: Due, when: u64) -> Option
     if earlier && let Some(m) = sleeper {
         m.note.wake();
     }
-    Some(Armed(p))
+    Some(armed)
 }
 
-fn add(sched: &'static Sched, p: &P, due: Due, when: u64) {
+fn add(sched: &'static Sched, p: &'static P, due: Due, when: u64) -> Armed {
+    let armed = Armed { sched, p };
     if when == NEVER {
-        return; // centuries from now
+        return armed; // centuries from now
     }
     p.timers.add(when, due, Due::alive);
     // Pairs with the fence in `leave_mask`; the lock was released by a
@@ -154,6 +166,7 @@ fn add(sched: &'static Sched, p: &P, due: Due, when: u64) {
     if !sched.timer_mask.contains(p.id) {
         sched.timer_mask.insert(p.id);
     }
+    armed
 }
 
 /// A busy P looks now and then whether something is due.

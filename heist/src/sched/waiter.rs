@@ -1,17 +1,30 @@
 //! Whoever waits: a goroutine parks, a plain OS thread sleeps.
+//!
+//! There are two ways to wait.
+//!
+//! *Alone.* Exactly one other knows the [`Waiter`] and wakes it exactly once:
+//! whoever takes it out of a queue under that queue's lock, say.
+//! [`Waiter::sleep`] and its kin; nothing is decided by anybody but the queue.
+//!
+//! *One of many.* Several may want to end the wait: the channels of a select, a
+//! channel and the clock. [`Waiter::begin`] makes a [`Turn`], which all of them
+//! get; whoever wins [`Turn::claim`] wakes, once, and the others go away. See
+//! `protocol::turn`.
 
 use super::g::{G, WaitReason};
 use super::m;
 use super::park;
+use super::protocol::turn::{End, Number, TurnWord};
+use super::timers::{self, Due};
 use crate::context::Resume;
 use crate::prim::atomic::{AtomicUsize, Ordering};
-use crate::prim::note::Note;
-use crate::prim::thread;
+use crate::prim::note::Seat;
+use crate::prim::{clock, thread};
 use std::num::NonZeroUsize;
 use std::panic::Location;
 use std::ptr;
 
-/// One who waits, in a word: a G, or with the lowest bit set a thread's note.
+/// One who waits, in a word: a G, or with the lowest bit set a thread's seat.
 /// Neither is ever freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Waiter(NonZeroUsize);
@@ -22,17 +35,45 @@ const THREAD: usize = 1;
 /// `sysmon::check_dead`).
 static SLEEPING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
-pub(crate) fn sleeping_threads() -> isize {
+/// How many of those have set themselves an alarm.
+static TIMED_THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many OS threads sleep until a goroutine wakes them; `None` if the clock
+/// may wake one first.
+pub(crate) fn sleeping_threads() -> Option<isize> {
+    if TIMED_THREADS.load(Ordering::SeqCst) != 0 {
+        return None;
+    }
     // Negative for a moment when a wake-up comes before its sleep.
-    SLEEPING_THREADS.load(Ordering::SeqCst) as isize
+    Some(SLEEPING_THREADS.load(Ordering::SeqCst) as isize)
+}
+
+/// What a word of [`Waiter`] stands for.
+enum Kind {
+    Goroutine(&'static G),
+    Thread(&'static Seat),
+}
+
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Slept {
+    /// By its waker.
+    Woken,
+    /// By the clock: nobody else will wake.
+    Expired,
+    /// The runtime shuts down and nobody else will wake: leave all queues, then
+    /// [`park::unwind`].
+    Unwind,
 }
 
 impl Waiter {
     /// The caller.
+    #[inline]
     pub(crate) fn current() -> Waiter {
         let word = match m::current_g() {
             Some(g) => ptr::from_ref(g).expose_provenance(),
-            None => ptr::from_ref(thread::note()).expose_provenance() | THREAD,
+            None => ptr::from_ref(thread::seat()).expose_provenance() | THREAD,
         };
         match NonZeroUsize::new(word) {
             Some(word) => Waiter(word),
@@ -49,57 +90,225 @@ impl Waiter {
         Waiter(word)
     }
 
+    #[inline]
+    fn kind(self) -> Kind {
+        let address = self.0.get();
+        if address & THREAD == 0 {
+            // SAFETY: the word of a goroutine's waiter is the address of its G,
+            // and Gs are never unmapped.
+            Kind::Goroutine(unsafe { &*ptr::with_exposed_provenance::<G>(address) })
+        } else {
+            // SAFETY: the word of a thread's waiter is the address of its seat,
+            // and seats are never freed.
+            Kind::Thread(unsafe { &*ptr::with_exposed_provenance::<Seat>(address & !THREAD) })
+        }
+    }
+
     /// The caller, whose waiter this is, sleeps until [`wake`](Self::wake).
     ///
     /// # Unwinding
     ///
     /// As [`park::park`].
+    #[inline(always)] // as `park::yield_now`
     pub(crate) fn sleep(self, reason: WaitReason, site: &'static Location<'static>) {
-        if self.0.get() & THREAD == 0 {
-            return park::park(reason, site);
+        if self.sleep_or_unwind(reason, site) == Slept::Unwind {
+            park::unwind();
         }
-        SLEEPING_THREADS.fetch_add(1, Ordering::SeqCst);
-        self.note().sleep();
     }
 
-    /// The note of a plain thread's waiter.
-    fn note(self) -> &'static Note {
-        let address = self.0.get() & !THREAD;
-        // SAFETY: the word of a thread's waiter is the address of its note, and
-        // notes are never freed.
-        unsafe { &*ptr::with_exposed_provenance::<Note>(address) }
+    /// Like [`sleep`](Self::sleep), but does not unwind: says when it should.
+    /// The caller leaves the queue that its waker finds it in; if it is too late
+    /// for that, it waits for the wake-up with [`absorb`](Self::absorb).
+    #[inline(always)] // as `park::yield_now`
+    pub(crate) fn sleep_or_unwind(
+        self,
+        reason: WaitReason,
+        site: &'static Location<'static>,
+    ) -> Slept {
+        match self.kind() {
+            Kind::Goroutine(_) => match park::park_whatever_comes(reason, site) {
+                Resume::Run => Slept::Woken,
+                Resume::Unwind => Slept::Unwind,
+            },
+            Kind::Thread(seat) => {
+                sleep_thread(seat);
+                Slept::Woken
+            }
+        }
     }
 
     /// Like [`sleep`](Self::sleep), but returns only when it was woken: what it
     /// waits for borrows from its stack.
     pub(crate) fn sleep_whatever_comes(self, reason: WaitReason, site: &'static Location<'static>) {
-        if self.0.get() & THREAD != 0 {
-            return self.sleep(reason, site);
+        match self.kind() {
+            Kind::Goroutine(_) => {
+                while park::park_whatever_comes(reason, site) == Resume::Unwind {}
+            }
+            Kind::Thread(seat) => sleep_thread(seat),
         }
-        while park::park_whatever_comes(reason, site) == Resume::Unwind {}
     }
 
     /// Wakes the waiter: exactly once for each sleep.
+    #[inline]
     pub(crate) fn wake(self) {
-        let address = self.0.get();
-        if address & THREAD == 0 {
-            // SAFETY: the word of a goroutine's waiter is the address of its G,
-            // and Gs are never unmapped.
-            park::ready(unsafe { &*ptr::with_exposed_provenance::<G>(address) });
-        } else {
-            // By the waker, so that a thread that was woken does not count as
-            // asleep until it runs.
-            SLEEPING_THREADS.fetch_sub(1, Ordering::SeqCst);
-            self.note().wake();
+        match self.kind() {
+            Kind::Goroutine(g) => park::ready(g),
+            Kind::Thread(seat) => {
+                // By the waker, so that a thread that was woken does not count
+                // as asleep until it runs.
+                SLEEPING_THREADS.fetch_sub(1, Ordering::SeqCst);
+                seat.note.wake();
+            }
         }
     }
 
     /// Waits for a wake-up that can no longer be withdrawn.
     pub(crate) fn absorb(self) {
-        if self.0.get() & THREAD == 0 {
-            park::absorb();
-        } else {
-            self.note().sleep();
+        match self.kind() {
+            Kind::Goroutine(_) => park::absorb(),
+            // Its waker counts it as awake, so it counts as asleep.
+            Kind::Thread(seat) => sleep_thread(seat),
         }
+    }
+
+    /// The caller, whose waiter this is, begins a wait that one of many ends.
+    #[inline]
+    pub(crate) fn begin(self) -> Turn {
+        Turn { waiter: self, number: self.turn().begin() }
+    }
+
+    #[inline]
+    fn turn(self) -> TurnWord<'static> {
+        match self.kind() {
+            Kind::Goroutine(g) => g.turn(),
+            Kind::Thread(seat) => TurnWord(&seat.turn),
+        }
+    }
+}
+
+#[cold]
+fn sleep_thread(seat: &'static Seat) {
+    SLEEPING_THREADS.fetch_add(1, Ordering::SeqCst);
+    seat.note.sleep();
+}
+
+/// One wait, known to several who may end it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn {
+    waiter: Waiter,
+    number: Number,
+}
+
+impl Turn {
+    /// Wins the right to end the wait, which only one gets: then [`wake`]
+    /// follows, and until it comes, the waiter's stack stays as it is.
+    ///
+    /// [`wake`]: Self::wake
+    #[inline]
+    #[must_use]
+    pub(crate) fn claim(self) -> bool {
+        self.waiter.turn().claim(self.number)
+    }
+
+    /// Wakes whoever waits. By the winner, once.
+    #[inline]
+    pub(crate) fn wake(self) {
+        self.waiter.wake();
+    }
+
+    /// The caller, whose wait this is, no longer wants it. If somebody has won
+    /// already, takes the wake-up and returns false.
+    #[must_use]
+    pub(crate) fn give_up(self) -> bool {
+        let closed = self.waiter.turn().close(self.number);
+        if !closed {
+            self.waiter.absorb();
+        }
+        closed
+    }
+
+    /// The caller, whose wait this is, sleeps until somebody ends it, at the
+    /// latest at `deadline` on the monotonic clock.
+    ///
+    /// Never unwinds. With [`Slept::Woken`] the winner has done its work; in the
+    /// other cases nobody has won and nobody will.
+    #[inline(always)] // as `park::yield_now`
+    pub(crate) fn sleep(
+        self,
+        deadline: Option<u64>,
+        reason: WaitReason,
+        site: &'static Location<'static>,
+    ) -> Slept {
+        match self.waiter.kind() {
+            Kind::Goroutine(g) => {
+                let Some(when) = deadline else {
+                    return self.slept(park::park_whatever_comes(reason, site));
+                };
+                let Some(alarm) = timers::arm(Due::Wake(g, self.number), when) else {
+                    return self.sleep_without_timers(g, when, reason, site);
+                };
+                let slept = self.slept(park::park_whatever_comes(reason, site));
+                if slept != Slept::Expired {
+                    alarm.disarm();
+                }
+                slept
+            }
+            Kind::Thread(seat) => self.sleep_thread(seat, deadline),
+        }
+    }
+
+    #[inline]
+    fn slept(self, resumed: Resume) -> Slept {
+        if resumed == Resume::Unwind && self.give_up() {
+            return Slept::Unwind;
+        }
+        match self.waiter.turn().end_of(self.number) {
+            End::Claimed => Slept::Woken,
+            End::Expired => Slept::Expired,
+        }
+    }
+
+    /// The runtime closes and has no timers any more. A goroutine that unwinds
+    /// waits with its thread; others are told to unwind as soon as they park.
+    #[cold]
+    fn sleep_without_timers(
+        self,
+        g: &'static G,
+        deadline: u64,
+        reason: WaitReason,
+        site: &'static Location<'static>,
+    ) -> Slept {
+        if !thread::panicking() {
+            return self.slept(park::park_whatever_comes(reason, site));
+        }
+        while !g.state.take_notified() {
+            if clock::now() >= deadline && self.waiter.turn().expire(self.number) {
+                return Slept::Expired;
+            }
+            thread::yield_now();
+        }
+        self.slept(Resume::Run)
+    }
+
+    #[cold]
+    fn sleep_thread(self, seat: &'static Seat, deadline: Option<u64>) -> Slept {
+        let Some(deadline) = deadline else {
+            sleep_thread(seat);
+            return Slept::Woken;
+        };
+        SLEEPING_THREADS.fetch_add(1, Ordering::SeqCst);
+        TIMED_THREADS.fetch_add(1, Ordering::SeqCst);
+        let woken = seat.note.sleep_until(Some(deadline));
+        TIMED_THREADS.fetch_sub(1, Ordering::SeqCst);
+        if woken {
+            return Slept::Woken;
+        }
+        if self.waiter.turn().expire(self.number) {
+            SLEEPING_THREADS.fetch_sub(1, Ordering::SeqCst);
+            return Slept::Expired;
+        }
+        // Too late: the winner's wake-up is on its way.
+        seat.note.sleep();
+        Slept::Woken
     }
 }

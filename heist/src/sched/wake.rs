@@ -247,7 +247,7 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
              only exec or exit from here"
         );
     }
-    if let Some(m) = shared.idle_ms.pop() {
+    if let Some(m) = shared.take_idle_m() {
         m.give(p, searching);
         drop(shared);
         m.note.wake();

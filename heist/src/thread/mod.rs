@@ -31,13 +31,16 @@ pub use scoped::{Scope, ScopedJoinHandle, scope};
 pub type Result<T> = std::result::Result<T, Box<dyn std::any::Any + Send + 'static>>;
 
 use crate::prim;
+use crate::prim::clock;
 use crate::sched::g::{G, WaitReason, flag};
 use crate::sched::protocol::ticket::{Parking, Unpark, Withdraw};
+use crate::sched::timers::{self, Due};
 use crate::sched::{m, names, park as parking, schedt};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The identity of a goroutine or of a plain thread: unique in the process,
 /// never used again.
@@ -198,20 +201,67 @@ pub fn yield_now() {
 #[track_caller]
 pub fn park() {
     let Some(g) = m::current_g() else { return prim::thread::park() };
+    if g.ticket.park() == Parking::Sleep {
+        sleep_parked(g, Location::caller());
+    }
+}
+
+/// Like [`park`], for at most so long.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// heist::thread::park_timeout(Duration::from_millis(1));
+/// ```
+#[track_caller]
+pub fn park_timeout(timeout: Duration) {
+    let Some(g) = m::current_g() else { return prim::thread::park_timeout(timeout) };
     if g.ticket.park() == Parking::Token {
         return;
     }
+    let number = g.turn().begin();
+    let due = Due::Unpark(g, number);
+    let armed = timers::arm(due, clock::after(timeout));
+    if armed.is_none() && prim::thread::panicking() {
+        // The runtime closes and has no timers: as if unparked, which is
+        // always allowed.
+        return give_up(g);
+    }
+    sleep_parked(g, Location::caller());
+    if g.turn().close(number)
+        && let Some(armed) = armed
+    {
+        armed.disarm();
+    }
+}
+
+/// Sleeps until the token comes, or the clock takes its place.
+fn sleep_parked(g: &'static G, site: &'static Location<'static>) {
     /// Withdraws when a shutdown unwinds the park.
     struct GiveUp(&'static G);
     impl Drop for GiveUp {
         fn drop(&mut self) {
-            if self.0.ticket.withdraw() == Withdraw::TooLate {
-                parking::absorb();
-            }
+            give_up(self.0);
         }
     }
-    let give_up = GiveUp(g);
-    parking::park(WaitReason::Park, Location::caller());
-    std::mem::forget(give_up);
+    let on_unwind = GiveUp(g);
+    parking::park(WaitReason::Park, site);
+    std::mem::forget(on_unwind);
     g.ticket.woken();
+}
+
+fn give_up(g: &'static G) {
+    if g.ticket.withdraw() == Withdraw::TooLate {
+        parking::absorb();
+    }
+}
+
+/// Sleeps for at least so long: [`time::sleep`](crate::time::sleep).
+///
+/// ```
+/// heist::thread::sleep(std::time::Duration::from_millis(1));
+/// ```
+#[track_caller]
+pub fn sleep(duration: Duration) {
+    crate::time::sleep(duration);
 }

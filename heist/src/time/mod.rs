@@ -3,6 +3,12 @@
 //! Everything here works on goroutines, which park, and on plain OS threads,
 //! which block.
 //!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | [`sleep`], [`sleep_until`] |
+//! | `timer.rs` | [`Timer`]: a function that is called later |
+//! | `timeout.rs` | [`timeout`]: a function that has so long |
+//!
 //! ```
 //! use heist::time::{self, Duration, Instant};
 //!
@@ -10,6 +16,12 @@
 //! heist::run(|| time::sleep(Duration::from_millis(5)));
 //! assert!(begin.elapsed() >= Duration::from_millis(5));
 //! ```
+
+mod timeout;
+mod timer;
+
+pub use timeout::{Elapsed, timeout};
+pub use timer::Timer;
 
 use crate::prim::clock;
 use crate::sched::g::WaitReason;

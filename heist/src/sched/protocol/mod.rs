@@ -15,3 +15,4 @@ pub(crate) mod lease;
 #[allow(unsafe_code)] // named file: pointers in slots back to references
 pub(crate) mod run_queue;
 pub(crate) mod ticket;
+pub(crate) mod turn;

@@ -104,6 +104,17 @@ impl Ticket {
         }
     }
 
+    /// The clock ends the park of the goroutine `id`. Returns whether it is to be
+    /// made ready: nobody else has done it, and it has not gone away.
+    #[cfg(not(loom))]
+    pub(crate) fn expire(&self, id: u64) -> bool {
+        let id = id << 2;
+        // Orderings as in `unpark`.
+        self.word
+            .compare_exchange(id | PARKED, id | EMPTY, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// The goroutine was made ready: what its waker did before is visible.
     pub(crate) fn woken(&self) {
         self.word.load(Ordering::Acquire);

@@ -37,17 +37,6 @@ pub(crate) enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number(u64);
 
-impl Number {
-    /// As a plain word, for those who keep it, and back.
-    pub(crate) fn word(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) fn from_word(word: u64) -> Number {
-        Number(word)
-    }
-}
-
 /// The word, wherever it is kept; a zero is as good as any to begin with.
 /// Methods that say "owner" are for the one who waits.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,30 @@
+//! `heist::time`, `thread::sleep` and `thread::park_timeout`: nothing comes
+//! early, nothing that was stopped comes at all, and nobody waits for ever.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod deadlines;
+mod sleeping;
+mod timers;
+
+use common::*;
+use heist::thread;
+use heist::time::{self, Duration, Instant, Timer};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+/// Far away, but not for ever.
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Each of these holds on a plain thread, on one P and on several.
+fn everywhere(check: impl Fn() + Sync) {
+    watched(|| {
+        check();
+        runtime(1).run(&check);
+        runtime(4).run(&check);
+    });
+}

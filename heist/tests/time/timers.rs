@@ -1,0 +1,151 @@
+//! Timers that call a function.
+
+use super::*;
+
+fn counter() -> (Arc<AtomicUsize>, impl FnMut() + Send + 'static) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let call = calls.clone();
+    (calls, move || {
+        call.fetch_add(1, Ordering::SeqCst);
+    })
+}
+
+#[test]
+fn a_timer_calls_once_on_a_goroutine() {
+    everywhere(|| {
+        let (sender, receiver) = mpsc::channel();
+        let begin = Instant::now();
+        drop(Timer::after(millis(2), move || {
+            sender.send((begin.elapsed(), heist::runtime::goroutine_id())).unwrap();
+        }));
+        // A plain channel: the thread blocks, and the timer comes all the same.
+        if heist::runtime::max_procs() > 1 {
+            let (elapsed, goroutine) = receiver.recv().unwrap();
+            assert!(elapsed >= millis(2));
+            assert!(goroutine.is_some());
+        }
+    });
+}
+
+#[test]
+fn what_was_stopped_is_not_called() {
+    everywhere(|| {
+        let (calls, call) = counter();
+        let timer = Timer::after(millis(3), call);
+        assert!(timer.is_set());
+        assert!(timer.stop());
+        assert!(!timer.stop() && !timer.is_set());
+        time::sleep(millis(6));
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+        assert_eq!(format!("{timer:?}"), "Timer { is_set: false, .. }");
+    });
+}
+
+#[test]
+fn a_reset_replaces_the_time() {
+    everywhere(|| {
+        let (calls, call) = counter();
+        let timer = Timer::after(HOUR, call);
+        assert!(timer.reset(millis(1)), "it was set");
+        until(|| calls.load(Ordering::SeqCst) == 1);
+        assert!(!timer.reset(millis(2)), "it had called");
+        assert!(timer.reset(HOUR));
+        time::sleep(millis(5));
+        assert_eq!(calls.load(Ordering::SeqCst), 1, "the hour is not over");
+        assert!(timer.stop());
+    });
+}
+
+#[test]
+fn resets_against_the_clock_call_as_often_as_they_say() {
+    watched(|| {
+        runtime(8).run(|| {
+            let (calls, call) = counter();
+            let timer = Timer::after(Duration::from_micros(20), call);
+            let mut missed = 0;
+            for i in 0..3000 {
+                if !timer.reset(Duration::from_micros(i % 40)) {
+                    missed += 1;
+                }
+                if i % 7 == 0 {
+                    thread::yield_now();
+                }
+            }
+            // The last one comes, too.
+            until(|| !timer.is_set());
+            until(|| calls.load(Ordering::SeqCst) == missed + 1);
+            time::sleep(millis(2));
+            assert_eq!(calls.load(Ordering::SeqCst), missed + 1);
+        });
+    });
+}
+
+#[test]
+fn calls_of_one_timer_do_not_overlap() {
+    watched(|| {
+        runtime(4).run(|| {
+            let (calls, inside) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+            let timer = Timer::after(Duration::ZERO, {
+                let (calls, inside) = (calls.clone(), inside.clone());
+                move || {
+                    assert!(!inside.swap(true, Ordering::SeqCst), "they overlap");
+                    time::sleep(millis(2));
+                    inside.store(false, Ordering::SeqCst);
+                    calls.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            for _ in 0..4 {
+                until(|| !timer.is_set());
+                timer.reset(Duration::ZERO);
+            }
+            until(|| calls.load(Ordering::SeqCst) == 5);
+        });
+    });
+}
+
+#[test]
+fn timers_that_are_stopped_leave_nothing() {
+    watched(|| {
+        runtime(2).run(|| {
+            let drops = Drops::default();
+            for _ in 0..100_000 {
+                let value = drops.value();
+                let timer = Timer::after(HOUR, move || {
+                    let _ = &value;
+                });
+                assert!(timer.stop());
+            }
+            // Dead entries are dropped as others come.
+            assert!(drops.count() > 99_000, "{} are gone", drops.count());
+        });
+    });
+}
+
+#[test]
+fn timers_end_with_their_runtime() {
+    watched(|| {
+        let drops = Drops::default();
+        let runtime = runtime(2);
+        let value = drops.value();
+        let timer = runtime.run(move || {
+            Timer::after(HOUR, move || {
+                let _ = &value;
+            })
+        });
+        drop(runtime);
+        drop(timer);
+        assert_eq!(drops.count(), 1);
+    });
+}
+
+#[test]
+fn a_timer_of_a_plain_thread_fires_while_all_sleep() {
+    watched(|| {
+        for _ in 0..20 {
+            let (sender, receiver) = mpsc::channel();
+            let timer = Timer::after(millis(1), move || sender.send(()).unwrap());
+            assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(()));
+            assert!(!timer.is_set());
+        }
+    });
+}
