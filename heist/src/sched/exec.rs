@@ -221,11 +221,7 @@ fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
     if g.has(flag::IDLE_PRIORITY) {
         return wake::inject_idle(sched, sched.life(), g);
     }
-    if p.own().behind_all.replace(false) {
-        let _ = sched.put_global([g]);
-    } else {
-        wake::put_yielded(sched, p, g);
-    }
+    wake::put_yielded(sched, p, g);
     if sched.idle.idle_ps() != 0 {
         fence(Ordering::SeqCst);
         wake::wake_p(sched);

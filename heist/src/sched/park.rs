@@ -106,7 +106,7 @@ pub(crate) fn yield_whatever_comes() -> Resume {
 
 /// Whether the goroutine cannot leave its thread: it is pinned, or it unwinds.
 #[inline(always)]
-fn must_stay(g: &'static G) -> bool {
+pub(crate) fn must_stay(g: &'static G) -> bool {
     g.has(flag::PINNED) || thread::panicking()
 }
 

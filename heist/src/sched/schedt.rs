@@ -11,7 +11,7 @@ use super::mask::{MAX_PROCS, Mask};
 use super::p::{Held, P};
 use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
-use super::protocol::run_queue::CAPACITY;
+use super::protocol::run_queue::HALF;
 use super::timers::{self, Keeper};
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::prim::clock;
@@ -400,11 +400,10 @@ impl Sched {
     /// runs a few times before it waits for everybody, and few of them change
     /// their P, which costs more than all the rest of a yield.
     pub(crate) fn take_global_batch(&self, p: Held) {
-        const HALF: usize = CAPACITY / 2;
         let procs = self.procs() as usize;
         let mut shared = self.shared.lock();
         if shared.runq.len() > shared.runq.batch(procs, HALF)
-            && let Some(quarter) = p.runq.take_quarter_of_yielded()
+            && let Some(quarter) = p.runq.take_yielded(|n| n.div_ceil(4))
         {
             shared.runq.append(quarter.iter());
         }
