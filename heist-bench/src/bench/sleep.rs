@@ -1,7 +1,7 @@
 //! 200,000 tasks sleep for 1 to 200 ms.
 
 use super::compare::{Comparison, Goal, Measure};
-use super::gate::{MayGate, TokioGate, notify};
+use super::gate::{HeistGate, MayGate, TokioGate, notify};
 use super::{Benchmark, Peer, Problem, Round, nanos_since};
 use crate::session::Session;
 use crate::system;
@@ -17,7 +17,7 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "sleep",
     warm_up: true,
-    peers: &[(Peer::Tokio, tokio), (Peer::May, may)],
+    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may)],
     go: true,
 };
 
@@ -58,6 +58,24 @@ impl Begin {
         let wall = nanos_since(self.0);
         vec![wall, (system::cpu_time() - self.1).as_nanos() as u64]
     }
+}
+
+fn heist(procs: usize, n: u64) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let gate = HeistGate::new();
+    let sleep_all = move || {
+        let begin = Begin::now();
+        gate.close_for_me(n);
+        for task in 0..n {
+            drop(heist::go(move || {
+                heist::time::sleep(duration(task));
+                gate.done();
+            }));
+        }
+        gate.wait();
+        begin.elapsed()
+    };
+    Box::new(move || runtime.run(sleep_all))
 }
 
 fn tokio(procs: usize, n: u64) -> Round {

@@ -14,8 +14,12 @@ pub(super) const BENCHMARK: Benchmark =
     Benchmark { name: "timer", about: "create and cancel a timer for a minute", run };
 
 /// may can sleep, but has no timer that could be stopped.
-pub(super) const PROBLEM: Problem =
-    Problem { name: "timer", warm_up: true, peers: &[(Peer::Tokio, tokio)], go: true };
+pub(super) const PROBLEM: Problem = Problem {
+    name: "timer",
+    warm_up: true,
+    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio)],
+    go: true,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -28,6 +32,19 @@ fn run(session: &mut Session) -> Table {
     let mut table = comparison.run(session);
     table.note("may is left out: it has no timers that can be stopped");
     table
+}
+
+fn heist(procs: usize, n: u64) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let start_and_stop = move || {
+        let begin = Instant::now();
+        for _ in 0..n {
+            let timer = heist::time::Timer::after(MINUTE, || unreachable!("it is stopped"));
+            assert!(timer.stop(), "it had not fired");
+        }
+        nanos_since(begin)
+    };
+    Box::new(move || vec![runtime.run(start_and_stop)])
 }
 
 /// A `Sleep` that was polled: before, it is in no timer wheel. Unconstrained, as a
