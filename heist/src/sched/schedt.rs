@@ -395,17 +395,17 @@ impl Sched {
         g
     }
 
-    /// Takes the P's share of the global queue. If more remains there, a
-    /// quarter of those that yielded on this P go behind it first. So each of them
-    /// runs a few times before it waits for everybody, and few of them change
-    /// their P, which costs more than all the rest of a yield.
+    /// Takes the P's share of the global queue. If there is no room for it, some of
+    /// those that yielded on this P go behind it first. So each of them runs many
+    /// times before it waits for everybody, and few of them change their P, which
+    /// costs more than all the rest of a yield.
     pub(crate) fn take_global_batch(&self, p: Held) {
         let procs = self.procs() as usize;
         let mut shared = self.shared.lock();
-        if shared.runq.len() > shared.runq.batch(procs, HALF)
-            && let Some(quarter) = p.runq.take_yielded(|n| n.div_ceil(4))
+        if p.runq.room_for_yielded() < shared.runq.batch(procs, HALF)
+            && let Some(some) = p.runq.take_yielded(|_| HALF)
         {
-            shared.runq.append(quarter.iter());
+            shared.runq.append(some.iter());
         }
         let room = p.runq.room_for_yielded().min(HALF);
         shared.runq.take_batch(procs, room, |g| {
