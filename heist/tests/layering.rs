@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 6] = [
     &["context"],
     &["sched"],
     &["obs"],
-    &["runtime", "thread", "time", "stack", "local", "panics", "entry", "ops", "lib"],
+    &["runtime", "thread", "chan", "time", "stack", "local", "panics", "entry", "ops", "lib"],
 ];
 
 /// What only `prim` may name, and why it is spelled here in pieces: this file
@@ -104,7 +104,8 @@ fn protocols_know_only_atomics() {
         }
         for (number, line) in code(&text) {
             for used in line.split("crate::prim::").skip(1) {
-                let allowed = ["atomic", "hint", "fatal"].iter().any(|name| used.starts_with(name));
+                let allowed =
+                    ["atomic", "hint", "fatal", "latch"].iter().any(|name| used.starts_with(name));
                 assert!(allowed, "{}:{number}: {line}", path.display());
             }
         }

@@ -35,6 +35,8 @@ pub(crate) use native::{atomic, clock, env, futex, hint, os, thread};
 pub(crate) use native::fault;
 
 pub(crate) mod fatal;
+#[allow(unsafe_code)] // named file: the value behind a latch
+pub(crate) mod latch;
 #[cfg(not(loom))]
 pub(crate) mod lock;
 #[cfg(not(loom))]

@@ -81,6 +81,8 @@ mod membarrier {
 /// Spinning.
 pub(crate) mod hint {
     pub(crate) use std::hint::spin_loop;
+    /// Lets the kernel run another thread.
+    pub(crate) use std::thread::yield_now as give_way;
 
     /// Asks for the cache line at `pointer`, and the next one, soon and in order to
     /// write there.

@@ -84,6 +84,9 @@ pub(crate) struct Own {
     /// How many runnexts ran in a row, and since when.
     pub(crate) streak: Cell<u32>,
     pub(crate) slice_start: Cell<u64>,
+    /// How many more calls may find nothing before one yields (see
+    /// `park::poll_point`).
+    pub(crate) polls: Cell<u32>,
     pub(crate) looks: Looks,
     /// Kept for its memory: timers that are being fired.
     pub(crate) due: Cell<Vec<Due>>,
@@ -146,6 +149,7 @@ impl P {
                 looked: Cell::new(u32::MAX),
                 streak: Cell::new(0),
                 slice_start: Cell::new(0),
+                polls: Cell::new(0),
                 looks: Looks::default(),
                 due: Cell::default(),
             },
