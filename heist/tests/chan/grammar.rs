@@ -1,5 +1,9 @@
 //! What `select!` accepts.
 
+// Forms that no linter would write, on purpose.
+#![allow(clippy::manual_unwrap_or, clippy::never_loop, clippy::unnecessary_literal_unwrap)]
+#![allow(clippy::redundant_closure_call)]
+
 use super::*;
 
 #[test]

@@ -218,7 +218,7 @@ fn a_message_that_is_not_made() {
             };
             (0..10).for_each(|_| thread::yield_now());
             for _ in 0..10 {
-                #[allow(clippy::never_loop, unreachable_code)]
+                #[allow(clippy::never_loop, clippy::diverging_sub_expression, unreachable_code)]
                 loop {
                     select! { send(s, break) -> sent => sent.unwrap(), }
                 }
@@ -231,7 +231,7 @@ fn a_message_that_is_not_made() {
     });
 }
 
-#[allow(unreachable_code)]
+#[allow(clippy::diverging_sub_expression, unreachable_code)]
 #[test]
 fn a_message_is_made_only_for_the_case_that_was_chosen() {
     everywhere(|| {
