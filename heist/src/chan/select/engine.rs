@@ -148,14 +148,8 @@ pub(super) fn select<'a>(
         for i in 0..cases.len() {
             let case = order.next(cases, i);
             let slot = case.slot(landing);
-            let operation = case.operation;
-            let taken = operation.acquire();
-            // SAFETY: the latch was just taken, the slot is for its messages.
-            let token = unsafe {
-                let attempt = operation.attempt(slot);
-                operation.release(taken);
-                operation.finish(attempt, slot, site)
-            };
+            // SAFETY: no latch is taken; the slot is for its messages.
+            let token = unsafe { case.operation.try_alone(slot, site) };
             if let Some(token) = token {
                 return Some(Chosen { case, token });
             }

@@ -66,6 +66,22 @@ pub(super) unsafe trait Operation {
     /// The attempt is this operation's, and the slot is as above.
     unsafe fn finish(&self, attempt: Attempt, slot: *mut (), site: Site) -> Option<Token>;
 
+    /// Does it alone, if that needs no waiting: one call instead of four.
+    ///
+    /// # Safety
+    ///
+    /// The caller does not have the latch. The slot is as above.
+    unsafe fn try_alone(&self, slot: *mut (), site: Site) -> Option<Token> {
+        let taken = self.acquire();
+        // SAFETY: the latch was just taken, and is given back once; the slot is
+        // the caller's promise.
+        unsafe {
+            let attempt = self.attempt(slot);
+            self.release(taken);
+            self.finish(attempt, slot, site)
+        }
+    }
+
     /// Whether it would need no waiting. With the latch.
     ///
     /// # Safety
@@ -97,10 +113,12 @@ pub(super) unsafe trait Operation {
 /// The part that is the same for both sides.
 macro_rules! common {
     ($channel:expr, $side:expr) => {
+        #[inline]
         fn acquire(&self) -> Taken {
             $channel(self).map_or(Taken::Word, |channel| channel.state.acquire())
         }
 
+        #[inline]
         unsafe fn release(&self, taken: Taken) {
             if let Some(channel) = $channel(self) {
                 // SAFETY: the caller has it.
@@ -162,6 +180,7 @@ unsafe impl<T> Operation for Sender<T> {
         None
     }
 
+    #[inline]
     unsafe fn attempt(&self, _: *mut ()) -> Attempt {
         // SAFETY: the caller has it.
         let state = unsafe { self.channel.state.get() };
@@ -172,6 +191,7 @@ unsafe impl<T> Operation for Sender<T> {
         }
     }
 
+    #[inline]
     unsafe fn finish(&self, attempt: Attempt, _: *mut (), _: Site) -> Option<Token> {
         match attempt {
             Attempt::Selected(token, wakes) => {
@@ -213,6 +233,7 @@ unsafe impl<T> Operation for Receiver<T> {
         }
     }
 
+    #[inline]
     unsafe fn attempt(&self, slot: *mut ()) -> Attempt {
         let put = |message: T| {
             // SAFETY: the slot is empty and has room for a `T`.
@@ -240,6 +261,7 @@ unsafe impl<T> Operation for Receiver<T> {
         }
     }
 
+    #[inline]
     unsafe fn finish(&self, attempt: Attempt, slot: *mut (), site: Site) -> Option<Token> {
         match attempt {
             Attempt::NotReady => None,
