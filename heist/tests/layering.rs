@@ -12,7 +12,10 @@ const LAYERS: [&[&str]; 6] = [
     &["context"],
     &["sched"],
     &["obs"],
-    &["runtime", "thread", "chan", "time", "stack", "local", "panics", "entry", "ops", "lib"],
+    &[
+        "runtime", "thread", "chan", "sync", "time", "stack", "local", "panics", "entry", "ops",
+        "lib",
+    ],
 ];
 
 /// What only `prim` may name, and why it is spelled here in pieces: this file

@@ -14,6 +14,8 @@
 use super::g::{G, WaitReason};
 use super::m;
 use super::park;
+use super::protocol::g_state::Status;
+use super::protocol::mutex::OWNER_ALIGN;
 use super::protocol::turn::{End, Number, TurnWord};
 use super::timers::{self, Due};
 use crate::context::Resume;
@@ -30,6 +32,9 @@ use std::ptr;
 pub(crate) struct Waiter(NonZeroUsize);
 
 const THREAD: usize = 1;
+
+// Whoever waits may also own a mutex.
+const _: () = assert!(align_of::<G>() >= OWNER_ALIGN && align_of::<Seat>() >= OWNER_ALIGN);
 
 /// OS threads that sleep here until a goroutine wakes them (see
 /// `sysmon::check_dead`).
@@ -101,6 +106,14 @@ impl Waiter {
             // SAFETY: the word of a thread's waiter is the address of its seat,
             // and seats are never freed.
             Kind::Thread(unsafe { &*ptr::with_exposed_provenance::<Seat>(address & !THREAD) })
+        }
+    }
+
+    /// What its goroutine does, as of some recent moment; `None` for a thread.
+    pub(crate) fn status(self) -> Option<Status> {
+        match self.kind() {
+            Kind::Goroutine(g) => Some(g.state.status()),
+            Kind::Thread(_) => None,
         }
     }
 
