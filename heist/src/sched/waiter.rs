@@ -117,6 +117,14 @@ impl Waiter {
         }
     }
 
+    /// The id of its goroutine; `None` for a thread.
+    pub(crate) fn goroutine_id(self) -> Option<u64> {
+        match self.kind() {
+            Kind::Goroutine(g) => Some(g.id()),
+            Kind::Thread(_) => None,
+        }
+    }
+
     /// The caller, whose waiter this is, sleeps until [`wake`](Self::wake).
     ///
     /// # Unwinding
@@ -213,6 +221,11 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// Whose wait it is.
+    pub(crate) fn waiter(self) -> Waiter {
+        self.waiter
+    }
+
     /// Wins the right to end the wait, which only one gets: then [`wake`]
     /// follows, and until it comes, the waiter's stack stays as it is.
     ///

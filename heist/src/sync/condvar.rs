@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 ///
 /// let pair = Arc::new((Mutex::new(false), Condvar::new()));
 /// let other = Arc::clone(&pair);
-/// heist::go(move || {
+/// let _ = heist::go(move || {
 ///     *other.0.lock().unwrap() = true;
 ///     other.1.notify_one();
 /// });
@@ -222,7 +222,7 @@ impl Condvar {
         let queue = self.queue.lock();
         self.occupied.store(true, Ordering::Relaxed);
         let wait = Wait { deadline, ..Wait::new(WaitReason::Condvar, site) };
-        let waited = queue.wait(0, wait, || mutex.unlock());
+        let waited = queue.wait(0, wait, || mutex.unlock_queued());
         let timed_out = matches!(waited, Waited::Expired(_));
         let unwind = matches!(waited, Waited::Unwind(_));
         if let Waited::Expired(queue) | Waited::Unwind(queue) = waited {

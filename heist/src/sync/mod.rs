@@ -4,16 +4,16 @@
 //! types with the same behaviour, poisoning included; what waits is a goroutine,
 //! which parks, or a plain OS thread, which blocks, or both with each other.
 //!
-//! Beyond std's there are Go's a wait group, a semaphore, and a context.
+//! Beyond std's there are Go's [`WaitGroup`], a [`Semaphore`], and a context.
 //!
 //! | file | what |
 //! |---|---|
 //! | `mutex.rs`, `raw_mutex.rs`, `spin.rs` | [`Mutex`]: the data; the lock; when to spin |
 //! | `rwlock.rs`, `raw_rwlock.rs` | [`RwLock`] |
 //! | `condvar.rs` | [`Condvar`] |
-//! | `barrier.rs` | the barrier |
+//! | `barrier.rs` | [`Barrier`] |
 //! | `once.rs`, `once_lock.rs`, `lazy_lock.rs` | [`Once`], [`OnceLock`], [`LazyLock`] |
-//! | `wait_group.rs`, `semaphore.rs`, `context.rs` | the wait group, the semaphore, the context |
+//! | `wait_group.rs`, `semaphore.rs`, `context.rs` | [`WaitGroup`], [`Semaphore`], the context |
 //! | `mpsc.rs` | std's channels |
 //! | `poison.rs` | who panicked with a lock |
 //! | `queue.rs` | the one queue that all of them wait in |
@@ -40,6 +40,7 @@
 //! assert_eq!(*total.lock().unwrap(), 5050);
 //! ```
 
+mod barrier;
 mod condvar;
 #[allow(unsafe_code)] // named file: the function or its value, in one place
 mod lazy_lock;
@@ -55,8 +56,11 @@ mod raw_mutex;
 mod raw_rwlock;
 #[allow(unsafe_code)] // named file: the data behind the lock
 mod rwlock;
+mod semaphore;
 mod spin;
+mod wait_group;
 
+pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lazy_lock::LazyLock;
 pub use mutex::{Mutex, MutexGuard};
@@ -65,5 +69,7 @@ pub use once::ONCE_INIT;
 pub use once::{Once, OnceState};
 pub use once_lock::OnceLock;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use semaphore::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+pub use wait_group::WaitGroup;
 // What does not block is std's own, and mixes with code that uses std.
 pub use std::sync::{Arc, LockResult, PoisonError, TryLockError, TryLockResult, Weak, atomic};

@@ -131,6 +131,21 @@ impl<T: ?Sized> Mutex<T> {
         self.poison.check(MutexGuard { lock: self, before, not_send: PhantomData })
     }
 
+    /// The id of the goroutine that holds the mutex, as of some recent moment, for
+    /// diagnosis. `None` if it is free, or held by a plain thread.
+    ///
+    /// ```
+    /// heist::run(|| {
+    ///     let mutex = heist::sync::Mutex::new(());
+    ///     assert_eq!(mutex.holder(), None);
+    ///     let _held = mutex.lock();
+    ///     assert_eq!(mutex.holder(), heist::runtime::goroutine_id());
+    /// });
+    /// ```
+    pub fn holder(&self) -> Option<u64> {
+        self.raw.owner()?.goroutine_id()
+    }
+
     /// Whether somebody panicked while it held the mutex.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
@@ -186,7 +201,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
         match self.try_lock() {
             Ok(guard) => d.field("data", &&*guard),
             Err(TryLockError::Poisoned(guard)) => d.field("data", &&**guard.get_ref()),
-            Err(TryLockError::WouldBlock) => d.field("data", &format_args!("<locked>")),
+            Err(TryLockError::WouldBlock) => d.field("data", &"<locked>"),
         };
         d.field("poisoned", &self.poison.get());
         d.finish_non_exhaustive()

@@ -37,6 +37,7 @@ pub const ONCE_INIT: Once = Once::new();
 impl UnwindSafe for Once {}
 impl RefUnwindSafe for Once {}
 
+#[allow(clippy::new_without_default)] // as std's
 impl Once {
     /// One that has not run.
     #[inline]
@@ -111,7 +112,7 @@ impl Once {
     ///
     /// let ready = Arc::new(Once::new());
     /// let set_up = Arc::clone(&ready);
-    /// heist::go(move || set_up.call_once(|| ()));
+    /// let _ = heist::go(move || set_up.call_once(|| ()));
     /// ready.wait();
     /// ```
     #[track_caller]

@@ -63,7 +63,7 @@ impl<T> OnceLock<T> {
     ///
     /// let cell = Arc::new(OnceLock::new());
     /// let setter = Arc::clone(&cell);
-    /// heist::go(move || setter.set(92));
+    /// let _ = heist::go(move || setter.set(92));
     /// assert_eq!(*cell.wait(), 92);
     /// ```
     #[inline]

@@ -95,11 +95,6 @@ impl<T, const LISTS: usize> WaitQueue<T, LISTS> {
     pub(super) fn lock(&self) -> Locked<'_, T, LISTS> {
         Locked { queue: self, inner: self.inner.lock() }
     }
-
-    /// What they wait for, if nobody else has the lock.
-    pub(super) fn try_lock(&self) -> Option<Locked<'_, T, LISTS>> {
-        Some(Locked { queue: self, inner: self.inner.try_lock()? })
-    }
 }
 
 /// The queue, locked.
@@ -126,7 +121,8 @@ impl<'a, T, const LISTS: usize> Locked<'a, T, LISTS> {
         self.inner.lists[list].first.is_null()
     }
 
-    /// The caller queues, releases the lock, does `meanwhile`, and sleeps.
+    /// The caller queues, releases the lock, does `meanwhile`, and sleeps. It may be
+    /// woken from when it is queued, so `meanwhile` neither waits nor yields.
     #[inline(always)] // as `park::yield_now`
     pub(super) fn wait(
         mut self,
@@ -158,17 +154,13 @@ impl<'a, T, const LISTS: usize> Locked<'a, T, LISTS> {
         }
     }
 
-    /// Takes the first one out, if `accept` says so of its tag, for the caller to
-    /// wake.
-    pub(super) fn pop_if(&mut self, list: usize, accept: impl Fn(u64) -> bool) -> Option<Popped> {
+    /// Takes the first one out, for the caller to wake.
+    pub(super) fn pop(&mut self, list: usize) -> Option<Popped> {
         loop {
             let list = &mut self.inner.lists[list];
             // SAFETY: a record in the list lives; it is taken out under the lock
             // that we hold.
             let first = unsafe { list.first.as_ref() }?;
-            if first.turn.is_open() && !accept(first.tag) {
-                return None;
-            }
             // SAFETY: it is in this list.
             unsafe { list.unlink(first) };
             let popped = Popped { turn: first.turn, tag: first.tag };
@@ -178,24 +170,36 @@ impl<'a, T, const LISTS: usize> Locked<'a, T, LISTS> {
         }
     }
 
-    /// Takes the first one out, for the caller to wake.
-    pub(super) fn pop(&mut self, list: usize) -> Option<Popped> {
-        self.pop_if(list, |_| true)
-    }
-
     /// Takes all out, to be woken when they are dropped: not before the queue's
     /// lock.
     pub(super) fn pop_all(&mut self, list: usize) -> Batch {
+        self.pop_while(list, |_, _| true, |_, _| ())
+    }
+
+    /// Takes out the first ones that are accepted by their tags, and notes each
+    /// that was taken in what they wait for. As [`pop_all`](Self::pop_all).
+    pub(super) fn pop_while(
+        &mut self,
+        list: usize,
+        mut accept: impl FnMut(&T, u64) -> bool,
+        mut taken: impl FnMut(&mut T, u64),
+    ) -> Batch {
         let mut batch = Batch { first: ptr::null(), len: 0 };
         let mut last: *const Record = ptr::null();
-        let list = &mut self.inner.lists[list];
-        // SAFETY: as in `pop_if`.
+        let Inner { data, lists } = &mut *self.inner;
+        let list = &mut lists[list];
+        // SAFETY: as in `pop`.
         while let Some(first) = unsafe { list.first.as_ref() } {
+            // One whose time is up may stop those behind it, until it is gone.
+            if !accept(data, first.tag) {
+                break;
+            }
             // SAFETY: it is in this list.
             unsafe { list.unlink(first) };
             if !first.turn.claim() {
                 continue;
             }
+            taken(data, first.tag);
             batch.len += 1;
             // SAFETY: it was claimed by us and is not woken before the batch is
             // dropped, so it lives.

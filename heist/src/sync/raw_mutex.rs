@@ -82,16 +82,26 @@ impl RawMutex {
 
     #[inline(always)]
     pub(super) fn unlock(&self) {
+        // Whoever releases it again and again lets those run who want it.
+        if !self.word.unlock_fast() && self.unlock_contended() {
+            park::poll_point();
+        }
+    }
+
+    /// Releases it by a caller that is queued somewhere, and may be woken already:
+    /// it cannot yield.
+    pub(super) fn unlock_queued(&self) {
         if !self.word.unlock_fast() {
             self.unlock_contended();
         }
     }
 
+    /// Returns whether somebody wants it who is awake.
     #[inline(never)]
-    fn unlock_contended(&self) {
+    fn unlock_contended(&self) -> bool {
         match self.word.release() {
             Release::Done => {}
-            Release::Contended => park::poll_point(),
+            Release::Contended => return true,
             Release::Wake => self.wake_first(),
             Release::HandOver => self.hand_over(),
             Release::NotLocked => panic!(
@@ -99,6 +109,7 @@ impl RawMutex {
                  forgotten"
             ),
         }
+        false
     }
 
     #[cold]

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
 /// A reader-writer lock around data, as `std::sync::RwLock`.
@@ -48,8 +49,10 @@ impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 /// Reads the data of a [`RwLock`], and leaves it when dropped.
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
-    lock: &'a RwLock<T>,
-    not_send: PhantomData<*const ()>,
+    /// Not the lock as a whole: a guard of a longer-lived type is one of a
+    /// shorter-lived, which is not so of a lock.
+    data: NonNull<T>,
+    raw: &'a RawRwLock,
 }
 
 /// Writes the data of a [`RwLock`], and leaves it when dropped.
@@ -142,7 +145,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn read_guard(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        self.poison.check(RwLockReadGuard { lock: self, not_send: PhantomData })
+        self.poison.check(RwLockReadGuard::new(self))
     }
 
     fn write_guard(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
@@ -216,7 +219,16 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         let lock = writer.lock;
         lock.poison.leave(writer.before);
         lock.raw.downgrade();
-        RwLockReadGuard { lock, not_send: PhantomData }
+        RwLockReadGuard::new(lock)
+    }
+}
+
+impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
+    /// The caller reads.
+    fn new(lock: &'a RwLock<T>) -> Self {
+        // SAFETY: a cell's contents are not at null.
+        let data = unsafe { NonNull::new_unchecked(lock.data.get()) };
+        RwLockReadGuard { data, raw: &lock.raw }
     }
 }
 
@@ -225,7 +237,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the guard keeps writers out, and is borrowed.
-        unsafe { &*self.lock.data.get() }
+        unsafe { self.data.as_ref() }
     }
 }
 
@@ -249,7 +261,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.raw.leave_read();
+        self.raw.leave_read();
     }
 }
 

@@ -147,7 +147,7 @@ impl RwLockWord {
     pub(crate) fn downgrade(&self, others: usize, writers_queued: bool) {
         let queued = if writers_queued { WRITERS_QUEUED } else { 0 };
         // A writer holds it and the queue cannot change: nobody else writes.
-        self.word.store((1 + others) * READER | queued, Ordering::Release);
+        self.word.store(((1 + others) * READER) | queued, Ordering::Release);
     }
 
     /// With the queue's lock: whether somebody holds it, so that there is nothing
