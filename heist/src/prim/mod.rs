@@ -24,10 +24,10 @@ mod model;
 #[allow(unsafe_code)] // named file: system calls and the thread slot
 mod native;
 
-#[cfg(all(loom, test))]
-pub(crate) use model::cell;
 #[cfg(loom)]
 pub(crate) use model::{atomic, hint};
+#[cfg(all(loom, test))]
+pub(crate) use model::{bed, cell};
 #[cfg(not(loom))]
 pub(crate) use native::{atomic, clock, env, futex, hint, os, thread};
 

@@ -15,7 +15,6 @@ use super::g::{G, WaitReason};
 use super::m;
 use super::park;
 use super::protocol::g_state::Status;
-use super::protocol::mutex::OWNER_ALIGN;
 use super::protocol::turn::{End, Number, TurnWord};
 use super::timers::{self, Due};
 use crate::context::Resume;
@@ -33,8 +32,8 @@ pub(crate) struct Waiter(NonZeroUsize);
 
 const THREAD: usize = 1;
 
-// Whoever waits may also own a mutex.
-const _: () = assert!(align_of::<G>() >= OWNER_ALIGN && align_of::<Seat>() >= OWNER_ALIGN);
+// The words of locks keep some bits beside their owner (see `protocol::once`).
+const _: () = assert!(align_of::<G>() >= 16 && align_of::<Seat>() >= 16);
 
 /// OS threads that sleep here until a goroutine wakes them (see
 /// `sysmon::check_dead`).

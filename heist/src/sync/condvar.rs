@@ -222,7 +222,7 @@ impl Condvar {
         let queue = self.queue.lock();
         self.occupied.store(true, Ordering::Relaxed);
         let wait = Wait { deadline, ..Wait::new(WaitReason::Condvar, site) };
-        let waited = queue.wait(0, wait, || mutex.unlock_queued());
+        let waited = queue.wait(0, wait, || mutex.unlock());
         let timed_out = matches!(waited, Waited::Expired(_));
         let unwind = matches!(waited, Waited::Unwind(_));
         if let Waited::Expired(queue) | Waited::Unwind(queue) = waited {

@@ -11,15 +11,12 @@ const ROUNDS: u32 = 4;
 const PAUSES: u32 = 30;
 
 /// A bounded wait for an owner that runs.
+#[derive(Default)]
 pub(super) struct Spin {
     rounds: u32,
 }
 
 impl Spin {
-    pub(super) fn new() -> Spin {
-        Spin { rounds: 0 }
-    }
-
     /// Waits a moment. False, at once, if that does not pay: it has waited long
     /// enough, the owner does not run, or others could run here meanwhile.
     #[inline]

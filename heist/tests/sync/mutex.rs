@@ -75,18 +75,21 @@ fn a_rival_gets_its_turn_from_a_busy_holder() {
     for procs in [1, 2] {
         watched(|| {
             runtime(procs).run(|| {
-                let (mutex, stop) = (Mutex::new(0u64), AtomicBool::new(false));
+                let (mutex, done) = (Mutex::new(()), AtomicBool::new(false));
                 thread::scope(|s| {
-                    s.spawn(|| {
-                        while !stop.load(Ordering::SeqCst) {
-                            *mutex.lock().unwrap() += 1;
-                        }
-                    });
                     let held = mutex.lock();
-                    thread::yield_now();
+                    s.spawn(|| {
+                        drop(mutex.lock());
+                        done.store(true, Ordering::SeqCst);
+                    });
+                    thread::yield_now(); // it waits
                     drop(held);
-                    (0..10).for_each(|_| drop(mutex.lock()));
-                    stop.store(true, Ordering::SeqCst);
+                    let mut rounds = 0u64;
+                    while !done.load(Ordering::SeqCst) {
+                        drop(mutex.lock());
+                        rounds += 1;
+                        assert!(rounds < 1_000_000_000, "the rival starves");
+                    }
                 });
             });
         });

@@ -159,74 +159,102 @@ impl OnceWord {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
+    use crate::prim::bed::Bed;
     use crate::prim::cell::Plain;
     use loom::sync::{Arc, Mutex};
 
     struct World {
         word: OnceWord,
-        /// The queue: how many wait, and how many were woken.
-        queue: Mutex<(u32, u32)>,
+        queue: Mutex<Vec<usize>>,
+        beds: Vec<Bed>,
         value: Plain<u32>,
     }
 
     fn word_of(i: usize) -> NonZeroUsize {
-        NonZeroUsize::new(16 * i).unwrap()
+        NonZeroUsize::new(16 * (i + 1)).unwrap()
     }
 
-    /// One who needs it done. Returns whether it ran it.
-    fn contend(world: &World, me: usize) -> bool {
-        loop {
-            match world.word.begin(word_of(me), false) {
-                Begin::Run { poisoned } => {
-                    assert!(!poisoned);
-                    world.value.set(world.value.get() + 1);
-                    if world.word.finish(Outcome::Complete) {
-                        let mut queue = world.queue.lock().unwrap();
-                        queue.1 += queue.0;
-                        queue.0 = 0;
+    impl World {
+        fn new(threads: usize) -> Arc<World> {
+            Arc::new(World {
+                word: OnceWord::new(),
+                queue: Mutex::new(Vec::new()),
+                beds: (0..threads).map(|_| Bed::new()).collect(),
+                value: Plain::new(0),
+            })
+        }
+
+        fn finish(&self, outcome: Outcome) {
+            if self.word.finish(outcome) {
+                let all = std::mem::take(&mut *self.queue.lock().unwrap());
+                all.into_iter().for_each(|one| self.beds[one].wake());
+            }
+        }
+
+        fn sleep(&self, me: usize, for_run: bool) {
+            let mut queue = self.queue.lock().unwrap();
+            if self.word.enqueue(for_run) {
+                queue.push(me);
+                drop(queue);
+                self.beds[me].sleep();
+            }
+        }
+
+        /// One who needs it done; the first run panics, if `fails`. Returns how
+        /// often it ran it.
+        fn call(&self, me: usize, fails: bool) -> u32 {
+            let mut runs = 0;
+            loop {
+                match self.word.begin(word_of(me), true) {
+                    Begin::Run { poisoned } => {
+                        runs += 1;
+                        self.value.set(self.value.get() + 1);
+                        let panics = fails && !poisoned;
+                        self.finish(if panics { Outcome::Poisoned } else { Outcome::Complete });
                     }
-                    return true;
-                }
-                Begin::Complete => {
-                    assert_eq!(world.value.get(), 1, "it sees what the run did");
-                    return false;
-                }
-                Begin::Wait => {
-                    let mut queue = world.queue.lock().unwrap();
-                    if world.word.enqueue(true) {
-                        queue.0 += 1;
-                        drop(queue);
-                        while world.queue.lock().unwrap().1 == 0 {
-                            loom::thread::yield_now();
-                        }
-                        world.queue.lock().unwrap().1 -= 1;
+                    Begin::Complete => {
+                        assert_eq!(self.value.get(), 1 + u32::from(fails));
+                        return runs;
                     }
+                    Begin::Wait => self.sleep(me, true),
+                    other => panic!("{other:?}"),
                 }
-                other => panic!("{other:?}"),
             }
         }
     }
 
+    fn check(fails: bool) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(move || {
+            let world = World::new(3);
+            let caller = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.call(1, fails))
+            };
+            let waiter = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    while !world.word.is_complete() {
+                        world.sleep(2, false);
+                    }
+                    assert_eq!(world.value.get(), 1 + u32::from(fails));
+                })
+            };
+            let runs = world.call(0, fails) + caller.join().unwrap();
+            waiter.join().unwrap();
+            assert_eq!(runs, 1 + u32::from(fails));
+            assert!(world.queue.lock().unwrap().is_empty(), "nobody is left behind");
+        });
+    }
+
     #[test]
     fn one_runs_and_the_others_see_it() {
-        loom::model(|| {
-            let world = Arc::new(World {
-                word: OnceWord::new(),
-                queue: Mutex::new((0, 0)),
-                value: Plain::new(0),
-            });
-            let others: Vec<_> = (2..4)
-                .map(|me| {
-                    let world = world.clone();
-                    loom::thread::spawn(move || contend(&world, me))
-                })
-                .collect();
-            let mut ran = u32::from(contend(&world, 1));
-            for other in others {
-                ran += u32::from(other.join().unwrap());
-            }
-            assert_eq!(ran, 1);
-            assert_eq!(*world.queue.lock().unwrap(), (0, 0), "nobody is left behind");
-        });
+        check(false);
+    }
+
+    #[test]
+    fn a_run_that_panics_is_followed_by_another() {
+        check(true);
     }
 }
