@@ -4,7 +4,7 @@
 //! types with the same behaviour, poisoning included; what waits is a goroutine,
 //! which parks, or a plain OS thread, which blocks, or both with each other.
 //!
-//! Beyond std's there are Go's [`WaitGroup`], a [`Semaphore`], and a context.
+//! Beyond std's there are Go's [`WaitGroup`], a [`Semaphore`], and [`Context`].
 //!
 //! | file | what |
 //! |---|---|
@@ -13,12 +13,12 @@
 //! | `condvar.rs` | [`Condvar`] |
 //! | `barrier.rs` | [`Barrier`] |
 //! | `once.rs`, `once_lock.rs`, `lazy_lock.rs` | [`Once`], [`OnceLock`], [`LazyLock`] |
-//! | `wait_group.rs`, `semaphore.rs`, `context.rs` | [`WaitGroup`], [`Semaphore`], the context |
-//! | `mpsc.rs` | std's channels |
+//! | `wait_group.rs`, `semaphore.rs`, `context.rs` | [`WaitGroup`], [`Semaphore`], [`Context`] |
+//! | `mpsc.rs` | [`mpsc`], std's channels |
 //! | `poison.rs` | who panicked with a lock |
 //! | `queue.rs` | the one queue that all of them wait in |
 //!
-//! Nothing here allocates but what says so: [`WaitGroup`], [`Context`], `mpsc`.
+//! Nothing here allocates but what says so: [`WaitGroup`], [`Context`], [`mpsc`].
 //!
 //! # Panics and shutdown
 //!
@@ -42,8 +42,10 @@
 
 mod barrier;
 mod condvar;
+mod context;
 #[allow(unsafe_code)] // named file: the function or its value, in one place
 mod lazy_lock;
+pub mod mpsc;
 #[allow(unsafe_code)] // named file: the data behind the lock
 mod mutex;
 mod once;
@@ -62,6 +64,7 @@ mod wait_group;
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
+pub use context::{AfterFunc, CancelFunc, Context, ContextError};
 pub use lazy_lock::LazyLock;
 pub use mutex::{Mutex, MutexGuard};
 #[allow(deprecated)]

@@ -5,7 +5,9 @@ mod barrier;
 #[path = "../common/mod.rs"]
 mod common;
 mod condvar;
+mod context;
 mod mixed;
+mod mpsc;
 mod mutex;
 mod once;
 mod rwlock;
@@ -17,8 +19,8 @@ mod wait_group;
 use common::*;
 use heist::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use heist::sync::{
-    Arc, Barrier, Condvar, LazyLock, Mutex, Once, OnceLock, RwLock, RwLockWriteGuard, Semaphore,
-    TryLockError, WaitGroup,
+    Arc, Barrier, Condvar, Context, ContextError, LazyLock, Mutex, Once, OnceLock, RwLock,
+    RwLockWriteGuard, Semaphore, TryLockError, WaitGroup,
 };
 use heist::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
