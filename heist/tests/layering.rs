@@ -109,10 +109,8 @@ fn protocols_know_only_atomics() {
         }
         for (number, line) in code(&text) {
             for used in line.split("crate::prim::").skip(1) {
-                // `cell` is the memory of models, some of which are files of their
-                // own.
-                let allowed = ["atomic", "hint", "fatal", "latch", "cell"];
-                let allowed = allowed.iter().any(|name| used.starts_with(name));
+                let allowed =
+                    ["atomic", "hint", "fatal", "latch"].iter().any(|name| used.starts_with(name));
                 assert!(allowed, "{}:{number}: {line}", path.display());
             }
         }

@@ -16,7 +16,7 @@
 //! over, the lock has no holder and cannot be entered. Whoever queues meanwhile is
 //! found by the one who hands over, which needs the queue's lock for that. If all
 //! who were queued go away first, the lock is free, and the one who wanted to hand
-//! it over finds that out ([`holders`](RwLockWord::is_held)).
+//! it over finds that out ([`is_held`](RwLockWord::is_held)).
 
 use crate::prim::atomic::{AtomicUsize, Ordering};
 
@@ -196,5 +196,114 @@ impl RwLockWord {
 
     fn queued(readers: bool, writers: bool) -> usize {
         (if readers { READERS_QUEUED } else { 0 }) | if writers { WRITERS_QUEUED } else { 0 }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::prim::bed::Bed;
+    use crate::prim::cell::Plain;
+    use loom::sync::{Arc, Mutex};
+
+    struct World {
+        word: RwLockWord,
+        /// Readers and writers.
+        queue: Mutex<[Vec<usize>; 2]>,
+        beds: Vec<Bed>,
+        data: Plain<u32>,
+    }
+
+    impl World {
+        fn new(threads: usize) -> Arc<World> {
+            Arc::new(World {
+                word: RwLockWord::new(),
+                queue: Mutex::new([Vec::new(), Vec::new()]),
+                beds: (0..threads).map(|_| Bed::new()).collect(),
+                data: Plain::new(0),
+            })
+        }
+
+        fn enter(&self, kind: Kind, me: usize) {
+            if self.word.try_enter(kind) {
+                return;
+            }
+            let mut queue = self.queue.lock().unwrap();
+            if self.word.enter_or_enqueue(kind) {
+                return;
+            }
+            queue[kind as usize].push(me);
+            drop(queue);
+            self.beds[me].sleep();
+            self.word.entered();
+        }
+
+        /// `RawRwLock::hand_over`.
+        fn hand_over(&self, writers_first: bool) {
+            let mut queue = self.queue.lock().unwrap();
+            if self.word.is_held() {
+                return;
+            }
+            let woken = if queue[0].is_empty() || (writers_first && !queue[1].is_empty()) {
+                let writer = (!queue[1].is_empty()).then(|| queue[1].remove(0));
+                let next = if writer.is_some() { Next::Writer } else { Next::Nobody };
+                self.word.hand_over(next, !queue[0].is_empty(), !queue[1].is_empty());
+                writer.into_iter().collect()
+            } else {
+                let readers = std::mem::take(&mut queue[0]);
+                self.word.hand_over(Next::Readers(readers.len()), false, !queue[1].is_empty());
+                readers
+            };
+            drop(queue);
+            woken.into_iter().for_each(|one| self.beds[one].wake());
+        }
+
+        fn read(&self, me: usize) {
+            self.enter(Kind::Reader, me);
+            self.data.get();
+            if self.word.leave_read() {
+                self.hand_over(true);
+            }
+        }
+
+        fn write(&self, me: usize) {
+            self.enter(Kind::Writer, me);
+            self.data.set(self.data.get() + 1);
+            if self.word.leave_write() {
+                self.hand_over(false);
+            }
+        }
+    }
+
+    /// Whoever has an even number reads, the others write.
+    fn contend(threads: usize, rounds: usize) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let world = World::new(threads);
+            let run = move |world: &World, me: usize| {
+                (0..rounds)
+                    .for_each(|_| if me % 2 == 0 { world.read(me) } else { world.write(me) });
+            };
+            let others: Vec<_> = (1..threads)
+                .map(|me| {
+                    let world = world.clone();
+                    loom::thread::spawn(move || run(&world, me))
+                })
+                .collect();
+            run(&world, 0);
+            others.into_iter().for_each(|other| other.join().unwrap());
+            assert_eq!(world.word.word.load(Ordering::Relaxed), 0, "free, and nobody is queued");
+        });
+    }
+
+    #[test]
+    fn a_reader_against_a_writer() {
+        contend(2, 2);
+    }
+
+    #[test]
+    fn two_readers_against_a_writer() {
+        contend(3, 1);
     }
 }
