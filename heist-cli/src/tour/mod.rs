@@ -3,7 +3,9 @@
 //! A claim is something that can be counted, so that a slow or busy machine
 //! does not make it false; times are shown beside it.
 
+mod channels;
 mod million;
+mod sleepers;
 mod steal;
 mod yields;
 
@@ -45,10 +47,12 @@ struct Stop {
     visit: fn() -> Finding,
 }
 
-const STOPS: [Stop; 3] = [
+const STOPS: [Stop; 5] = [
     Stop { title: "A million goroutines", visit: million::visit },
     Stop { title: "Everybody gets a turn", visit: yields::visit },
     Stop { title: "One loaded, the others steal", visit: steal::visit },
+    Stop { title: "Channels and select", visit: channels::visit },
+    Stop { title: "Sleepers wake on time", visit: sleepers::visit },
 ];
 
 /// Gives the tour. Fails if a claim does.

@@ -2,13 +2,14 @@
 //!
 //! Last in, first out: the stack that was used last has its pages committed and
 //! perhaps in the cache. (A P has a cache of its own before this one, of frames
-//! on their stacks: `sched::frames`.) Stacks that lie in the pool for long have their pages given back ([`trim`]); the mappings themselves are kept
-//! for the next burst, since addresses are free and the kernel's work to make
-//! them is not.
+//! on their stacks: `sched::frames`.) Stacks that lie in the pool for long have
+//! their pages given back ([`trim`]); the mappings themselves are kept for the next
+//! burst, since addresses are free and the kernel's work to make them is not.
 
 use super::{Class, Stack, StackError, map};
 use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
+use std::collections::VecDeque;
 
 /// Bytes reserved at a time, for classes that fit.
 const SLAB: usize = 64 << 20;
@@ -22,26 +23,29 @@ const WARM: u64 = 1_000_000_000;
 /// Bytes at the top that a trimmed stack keeps.
 const KEEP: usize = 4 << 10;
 
-struct Free {
+/// A free stack that has its pages.
+struct Warm {
     top: usize,
     since: u64,
-    trimmed: bool,
 }
 
 /// The free stacks of one class.
 struct Shelf {
-    free: Vec<Free>,
+    /// In the order in which they came, the last one last.
+    warm: VecDeque<Warm>,
+    /// The tops of those whose pages were given back.
+    cold: Vec<usize>,
     /// The part of the newest slab that was never given out.
     fresh: std::ops::Range<usize>,
 }
 
 impl Shelf {
     const fn new() -> Self {
-        Shelf { free: Vec::new(), fresh: 0..0 }
+        Shelf { warm: VecDeque::new(), cold: Vec::new(), fresh: 0..0 }
     }
 
     fn take(&mut self, class: Class) -> Result<Stack, StackError> {
-        if let Some(Free { top, .. }) = self.free.pop() {
+        if let Some(top) = self.warm.pop_back().map(|warm| warm.top).or_else(|| self.cold.pop()) {
             return Ok(Stack { top, class });
         }
         if self.fresh.is_empty() {
@@ -82,8 +86,7 @@ pub(crate) fn release_all(stacks: impl IntoIterator<Item = Stack>) {
             if stack.class.size() >= SINGLE {
                 large.push(stack);
             } else {
-                let free = Free { top: stack.top, since, trimmed: false };
-                shelves[stack.class.0 as usize].free.push(free);
+                shelves[stack.class.0 as usize].warm.push_back(Warm { top: stack.top, since });
             }
         }
     }
@@ -100,21 +103,20 @@ pub(crate) fn trim() {
     for class in 0..48u8 {
         loop {
             // Out of the pool while its pages go, so that nobody runs on it.
-            let mut cold: Vec<Free> = {
+            let tops: Vec<usize> = {
                 let shelf = &mut SHELVES.lock()[class as usize];
-                let is_cold = |f: &mut Free| !f.trimmed && now.saturating_sub(f.since) > WARM;
-                shelf.free.extract_if(.., is_cold).take(BATCH).collect()
+                let long = |warm: &Warm| now.saturating_sub(warm.since) > WARM;
+                let n = shelf.warm.iter().take(BATCH).take_while(|warm| long(warm)).count();
+                shelf.warm.drain(..n).map(|warm| warm.top).collect()
             };
-            if cold.is_empty() {
+            if tops.is_empty() {
                 break;
             }
-            for free in &mut cold {
+            for top in &tops {
                 let usable = Class(class).usable();
-                map::discard(free.top - usable, usable - KEEP);
-                free.trimmed = true;
+                map::discard(top - usable, usable - KEEP);
             }
-            // To the bottom: the warm ones are taken first.
-            SHELVES.lock()[class as usize].free.splice(..0, cold);
+            SHELVES.lock()[class as usize].cold.extend(tops);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `mod.rs` | [`sleep`], [`sleep_until`] |
 //! | `timer.rs` | [`Timer`]: a function that is called later |
+//! | `ticker.rs` | [`Ticker`]: once a period |
 //! | `timeout.rs` | [`timeout`]: a function that has so long |
 //!
 //! ```
@@ -17,9 +18,11 @@
 //! assert!(begin.elapsed() >= Duration::from_millis(5));
 //! ```
 
+mod ticker;
 mod timeout;
 mod timer;
 
+pub use ticker::Ticker;
 pub use timeout::{Elapsed, timeout};
 pub use timer::Timer;
 

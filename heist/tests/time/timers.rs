@@ -149,3 +149,31 @@ fn a_timer_of_a_plain_thread_fires_while_all_sleep() {
         }
     });
 }
+
+#[test]
+fn a_ticker_ticks_and_forgets_what_was_missed() {
+    everywhere(|| {
+        let begin = Instant::now();
+        let mut ticker = time::Ticker::new(millis(2));
+        let ticks: Vec<Instant> = ticker.by_ref().take(3).collect();
+        assert!(ticks[0] >= begin + millis(2));
+        assert!(begin.elapsed() >= millis(6));
+        assert!(ticks.windows(2).all(|pair| pair[1] >= pair[0] + millis(2)));
+        time::sleep(millis(10));
+        let kept = ticker.tick();
+        assert!(ticker.tick() > kept + millis(2), "of those that were missed one is kept");
+        ticker.reset(HOUR);
+        assert_eq!(ticker.period(), HOUR);
+        assert_eq!(
+            time::timeout(millis(5), move || ticker.tick()).unwrap_err().to_string(),
+            "deadline has elapsed"
+        );
+        assert_eq!(time::Ticker::new(Duration::MAX).period(), Duration::MAX);
+    });
+}
+
+#[test]
+#[should_panic(expected = "longer than zero")]
+fn a_ticker_without_a_period_is_refused() {
+    let _ = time::Ticker::new(Duration::ZERO);
+}
