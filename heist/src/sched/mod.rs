@@ -49,6 +49,8 @@ pub(crate) mod p;
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod park;
 #[cfg(not(loom))]
+pub(crate) mod policy;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the table of schedulers
 pub(crate) mod schedt;
 #[cfg(not(loom))]

@@ -13,7 +13,9 @@ use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
 use super::protocol::run_queue::CAPACITY;
 use super::timers::{self, Keeper};
-use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::prim::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, keep,
+};
 use crate::prim::clock;
 use crate::prim::fatal::fatal;
 use crate::prim::lock::{Guard, Lock, Rank};
@@ -198,7 +200,7 @@ impl Sched {
         let mut shared = sched.shared.lock();
         for id in (0..sched.procs()).rev() {
             let p: &'static P =
-                sched.all_ps[id as usize].get_or_init(|| Box::leak(Box::new(P::new(id, alone))));
+                sched.all_ps[id as usize].get_or_init(|| keep(Box::leak(Box::new(P::new(id, alone)))));
             p.runq.set_alone(alone);
             // SAFETY: the scheduler has no Ms yet, so nobody holds its Ps.
             unsafe { Held::new(p) }.reset(class, seed);
@@ -259,7 +261,7 @@ impl Sched {
             in_place: AtomicUsize::new(0),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
-        TABLE[slot as usize].store(ptr::from_ref(sched).cast_mut(), Ordering::Release);
+        TABLE[slot as usize].store(ptr::from_ref(keep(sched)).cast_mut(), Ordering::Release);
         Some(sched)
     }
 

@@ -385,6 +385,18 @@ impl<T, const N: usize> RunQueue<T, N> {
         self.rings.iter().all(|ring| ring.len() == 0)
     }
 
+    /// The simulator, between two steps: all items, each where it is.
+    #[cfg(sim)]
+    pub(crate) fn each(&self, mut visit: impl FnMut(&'static T)) {
+        let next = self.next.load(Ordering::Relaxed);
+        // SAFETY: as in `put_next`.
+        unsafe { next.as_ref() }.into_iter().for_each(&mut visit);
+        for ring in &self.rings {
+            let (head, tail) = (ring.head.load(Ordering::Relaxed), ring.tail.load(Ordering::Relaxed));
+            (head..tail).for_each(|position| visit(ring.read(position)));
+        }
+    }
+
     /// Anybody: how many there are, roughly.
     pub(crate) fn len(&self) -> usize {
         self.rings.iter().map(Ring::len).sum::<usize>()
