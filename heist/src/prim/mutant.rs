@@ -11,12 +11,12 @@
 pub(crate) enum Mutant {
     /// A searcher that gives up goes to sleep without looking once more.
     NoRecheck,
-    /// A publisher passes no fence between its work and its look at the idle.
-    NoPublisherFence,
+    /// A searcher that gives up passes no fence before it looks once more.
+    NoSearcherFence,
     /// The last searcher that finds work does not see to it that another one
     /// searches.
     DropBaton,
-    /// A thief takes two thirds of a ring and says that it took half.
+    /// A thief takes two thirds of a ring, not half.
     StealTwoThirds,
     /// An overflow forgets the goroutine that did not fit.
     LoseOverflow,
@@ -24,8 +24,12 @@ pub(crate) enum Mutant {
     LoseKicked,
     /// A claimed wake-up that finds no idle P leaves no message.
     NoNeedSearch,
-    /// A thief moves the head without checking that nobody else did.
-    StealWithoutCommit,
+    /// A consumer moves a ring's head without checking that nobody else did.
+    NoCommit,
+    /// The owner takes runnext without claiming it against thieves.
+    TakeNextUnseen,
+    /// The owner fills runnext with a plain store, which is no fence.
+    PutNextUnseen,
     /// A wake-up that comes before the park is forgotten.
     ForgetNotified,
     /// A P goes idle and stays in the hands of its M.
@@ -43,17 +47,19 @@ pub(crate) enum Mutant {
 }
 
 impl Mutant {
-    /// All of them.
+    /// Those that the simulator catches. The others are the models': what a fence
+    /// beside a locked instruction adds, x86 does not show, and which part of a
+    /// ring a thief takes breaks no rule.
     #[cfg(sim)]
-    pub(crate) const ALL: [Mutant; 15] = [
+    pub(crate) const SIMULATED: [Mutant; 15] = [
         Mutant::NoRecheck,
-        Mutant::NoPublisherFence,
         Mutant::DropBaton,
-        Mutant::StealTwoThirds,
         Mutant::LoseOverflow,
         Mutant::LoseKicked,
         Mutant::NoNeedSearch,
-        Mutant::StealWithoutCommit,
+        Mutant::NoCommit,
+        Mutant::TakeNextUnseen,
+        Mutant::PutNextUnseen,
         Mutant::ForgetNotified,
         Mutant::KeepIdleP,
         Mutant::LeakSearcher,
@@ -97,7 +103,9 @@ mod models {
     pub(crate) fn must_fail(mutant: Mutant, model: impl Fn() + Sync + Send + 'static) {
         let run = std::panic::AssertUnwindSafe(|| {
             CHOSEN.set(Some(mutant));
-            loom::model(model);
+            let mut bounded = loom::model::Builder::new();
+            bounded.preemption_bound = Some(3);
+            bounded.check(model);
         });
         let outcome = std::panic::catch_unwind(run);
         CHOSEN.set(None);

@@ -14,6 +14,7 @@ use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
 use crate::prim::fatal::fatal;
+use crate::prim::mutant::{Mutant, is};
 use crate::stacks::StackError;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -159,6 +160,7 @@ fn end(sched: &'static Sched, p: Held, g: &'static G) {
     p.counters.finished.bump();
     match bury(g) {
         Finish::HandleOwns => {}
+        Finish::Wake(_) if is(Mutant::NoJoinWake) => {}
         Finish::Wake(waiter) => Waiter::from_word(waiter).wake(),
         Finish::Detached if g.has(flag::OUTCOME) => drop_outcome_later(sched, p, g),
         Finish::Detached => p.own().gs.put(g),

@@ -23,6 +23,7 @@ use super::timers::Keeper;
 use super::{steal, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
+use crate::prim::mutant::{Mutant, is};
 use crate::timer::NEVER;
 use std::ptr;
 
@@ -98,7 +99,7 @@ fn stop_searching(m: &'static M) {
     m.set_searching(false);
     // The decrement is the fence between "nobody searches" and this look at the
     // queues: whoever published work and saw us search is seen here.
-    if m.sched.idle.found() == Found::WakeAnother && work_is_visible(m) {
+    if m.sched.idle.found() == Found::WakeAnother && !is(Mutant::DropBaton) && work_is_visible(m) {
         wake::wake_p(m.sched);
     }
 }
@@ -235,13 +236,13 @@ fn sleep(m: &'static M) -> bool {
         }
         wake::withdraw_offer(sched, m.held());
         m.held().counters.parks.bump();
-        let p = m.release_p();
+        let p = if is(Mutant::KeepIdleP) { sched.p(m.held().id) } else { m.release_p() };
         sched.put_idle_p(&mut shared, p);
     }
     if m.searching() {
         m.set_searching(false);
         let Recheck = sched.idle.give_up();
-        if work_is_visible(m) {
+        if !is(Mutant::NoRecheck) && work_is_visible(m) {
             let p = sched.take_idle_p(&mut sched.shared.lock());
             if let Some(p) = p {
                 m.acquire_p(p);

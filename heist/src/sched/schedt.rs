@@ -19,6 +19,7 @@ use crate::prim::atomic::{
 use crate::prim::clock;
 use crate::prim::fatal::fatal;
 use crate::prim::lock::{Guard, Lock, Rank};
+use crate::prim::mutant::{Mutant, is};
 use crate::prim::note::Note;
 use crate::prim::thread;
 use crate::stacks::Class;
@@ -199,8 +200,8 @@ impl Sched {
         let alone = sched.procs() == 1;
         let mut shared = sched.shared.lock();
         for id in (0..sched.procs()).rev() {
-            let p: &'static P =
-                sched.all_ps[id as usize].get_or_init(|| keep(Box::leak(Box::new(P::new(id, alone)))));
+            let p: &'static P = sched.all_ps[id as usize]
+                .get_or_init(|| keep(Box::leak(Box::new(P::new(id, alone)))));
             p.runq.set_alone(alone);
             // SAFETY: the scheduler has no Ms yet, so nobody holds its Ps.
             unsafe { Held::new(p) }.reset(class, seed);
@@ -416,6 +417,9 @@ impl Sched {
                 fatal!("a ring with {room} free slots is full");
             }
         });
+        if is(Mutant::StaleGlobalSize) {
+            return;
+        }
         self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
     }
 

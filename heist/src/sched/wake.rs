@@ -33,6 +33,7 @@ use super::schedt::{Sched, Shared};
 use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
 use crate::prim::fatal::fatal;
 use crate::prim::lock::Guard;
+use crate::prim::mutant::{Mutant, is};
 
 /// The score of a goroutine that nothing is known of: wake.
 pub(crate) const UNDECIDED: u8 = 2;
@@ -48,7 +49,9 @@ impl Inside {
         let kicked = self.p.runq.put_next(g);
         let score = self.m.curg().map_or(UNDECIDED, G::score);
         if let Some(kicked) = kicked {
-            put_tail(sched, self.p, kicked);
+            if !is(Mutant::LoseKicked) {
+                put_tail(sched, self.p, kicked);
+            }
         } else {
             fence_after_rmw();
             if sched.idle.idle_ps() == 0 {
@@ -93,7 +96,8 @@ fn overflow(sched: &'static Sched, p: Held, g: &'static G) {
     p.own().overflowed.set(true);
     loop {
         if let Some(half) = p.runq.take_half() {
-            return to_global(sched, half.iter().chain([g]));
+            let rest = (!is(Mutant::LoseOverflow)).then_some(g);
+            return to_global(sched, half.iter().chain(rest));
         }
         // Thieves were faster: there is room now.
         if p.runq.push(g).is_ok() {
@@ -147,7 +151,7 @@ pub(crate) fn inject_idle(sched: &'static Sched, life: u32, g: &'static G) {
 /// Sets the P's bit in the mask of offers.
 #[inline(always)]
 pub(crate) fn offer(sched: &Sched, p: Held) {
-    if !p.own().advertised.get() {
+    if !p.own().advertised.get() && !is(Mutant::NoOffer) {
         set_offer(sched, p);
     }
 }

@@ -82,10 +82,8 @@ impl Checker {
             violate(&format!("{idle} Ps are idle, {} counted", sched.idle.idle_ps()));
         }
         let queued = (shared.runq.len(), shared.idle_runq.len());
-        let counted = (
-            sched.runq_size.load(Ordering::Relaxed),
-            sched.idle_runq_size.load(Ordering::Relaxed),
-        );
+        let counted =
+            (sched.runq_size.load(Ordering::Relaxed), sched.idle_runq_size.load(Ordering::Relaxed));
         if queued != counted {
             violate(&format!("{queued:?} goroutines queued globally, {counted:?} counted"));
         }
@@ -174,8 +172,9 @@ fn rest(sched: &'static Sched) {
     };
     let (idle, threads) = (shared.idle_ps.len(), shared.threads);
     drop(shared);
-    if threads == 0 {
-        return; // it is being opened
+    if threads == 0 || running_threads(|_, _| {}) {
+        // It is being opened; or a thread was refused, and sysmon will try again.
+        return;
     }
     let mut alive = 0;
     let looked = g_pool::try_each_used(|g| {

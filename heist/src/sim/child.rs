@@ -145,9 +145,8 @@ impl<J> Child<J> {
     fn read_some(&mut self) -> usize {
         let mut bytes = [0u8; 16 << 10];
         // SAFETY: the pointer and the length are of a live array.
-        let n = unsafe {
-            libc::read(self.pipe.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len())
-        };
+        let n =
+            unsafe { libc::read(self.pipe.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
         let n = usize::try_from(n).unwrap_or(0);
         self.said.extend_from_slice(&bytes[..n]);
         n

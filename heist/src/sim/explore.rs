@@ -4,7 +4,7 @@ use super::child::{self, End};
 use super::scenario::{SCENARIOS, Scenario};
 use super::{Rng, check};
 use crate::prim::mutant::Mutant;
-use crate::prim::sim::{self, COSTS, Chooser, Config, Faults, Hooks, Topology};
+use crate::prim::sim::{self, COSTS, Chooser, Config, Costs, Faults, Hooks, Topology};
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
@@ -48,7 +48,7 @@ impl Case {
     /// If there is no such mutant.
     #[must_use]
     pub fn with_mutant(self, name: &str) -> Case {
-        let mutant = Mutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == name);
+        let mutant = Mutant::SIMULATED.into_iter().find(|mutant| format!("{mutant:?}") == name);
         assert!(mutant.is_some(), "there is no mutant '{name}'");
         Case { mutant, ..self }
     }
@@ -83,7 +83,7 @@ pub fn scenarios() -> Vec<&'static str> {
 
 /// The names of the mutants.
 pub fn mutants() -> Vec<String> {
-    Mutant::ALL.iter().map(|mutant| format!("{mutant:?}")).collect()
+    Mutant::SIMULATED.iter().map(|mutant| format!("{mutant:?}")).collect()
 }
 
 /// A run in which a rule was broken.
@@ -194,7 +194,8 @@ fn config(case: &Case, rng: &Rng) -> Config {
         topology: topology.unwrap_or_else(|error| panic!("{error}")),
         chooser,
         faults,
-        costs: COSTS,
+        // Slices that end within a run.
+        costs: Costs { slice: 20_000, granularity: 5_000, ..COSTS },
         store_buffers: rng.next() % 4 != 0,
         step_limit: STEP_LIMIT,
         mutant: case.mutant,

@@ -79,8 +79,9 @@ impl StoreBuffer {
                         .store(p.value as u16, Ordering::Relaxed),
                     4 => AtomicU32::from_ptr(p.address as *mut u32)
                         .store(p.value as u32, Ordering::Relaxed),
-                    _ => AtomicU64::from_ptr(p.address as *mut u64)
-                        .store(p.value, Ordering::Relaxed),
+                    _ => {
+                        AtomicU64::from_ptr(p.address as *mut u64).store(p.value, Ordering::Relaxed)
+                    }
                 }
             }
         }

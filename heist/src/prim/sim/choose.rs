@@ -22,8 +22,8 @@ pub(crate) enum Chooser {
     Timed,
 }
 
-/// After so many steps in a row a thread falls back, whatever its priority: a
-/// loop that waits for others and says so nowhere must not wait for ever.
+/// After so many steps a thread falls back, whatever its priority: a loop that
+/// waits for others and says so nowhere must not wait for ever.
 const TOO_LONG: u64 = 2_000;
 
 /// The state of a chooser.
@@ -32,8 +32,6 @@ pub(super) struct Choice {
     changes: Vec<u64>,
     /// Below all that were given out.
     lowest: i64,
-    /// How long the same thread has gone on.
-    streak: u64,
     candidates: Vec<ThreadId>,
 }
 
@@ -44,7 +42,7 @@ impl Choice {
             changes = (0..n).map(|_| u64::from(random(length.max(1)))).collect();
             changes.sort_unstable_by(|a, b| b.cmp(a));
         }
-        Choice { changes, lowest: 0, streak: 0, candidates: Vec::new() }
+        Choice { changes, lowest: 0, candidates: Vec::new() }
     }
 }
 
@@ -79,18 +77,13 @@ impl Machine {
     }
 
     fn choose_by_priority(&mut self, candidates: &[ThreadId]) -> Option<ThreadId> {
-        self.choice.streak += 1;
         let due = self.choice.changes.last().is_some_and(|step| *step <= self.counts.steps);
         if due {
             self.choice.changes.pop();
         }
-        if due || self.choice.streak > TOO_LONG {
+        if due || self.threads[self.current].steps.is_multiple_of(TOO_LONG) {
             self.give_way();
         }
-        let chosen = candidates.iter().copied().max_by_key(|t| self.threads[*t].priority)?;
-        if chosen != self.current {
-            self.choice.streak = 0;
-        }
-        Some(chosen)
+        candidates.iter().copied().max_by_key(|t| self.threads[*t].priority)
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Config {
 pub(crate) struct Hooks {
     /// At every step.
     pub(crate) step: Option<fn()>,
-    /// When every thread sleeps, those apart that only watch.
+    /// When every thread sleeps.
     pub(crate) quiet: Option<fn()>,
     /// Ends the process with a report.
     pub(crate) violation: fn(&str) -> !,

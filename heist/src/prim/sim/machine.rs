@@ -134,9 +134,8 @@ pub(super) fn step(op: Op, address: usize) {
 }
 
 pub(super) fn step_at(op: Op, address: usize, site: &'static Location<'static>) {
-    let verdict = with(|m| {
-        (!m.observing).then(|| (m.take_step(op, address, site), m.config.hooks.step))
-    });
+    let verdict =
+        with(|m| (!m.observing).then(|| (m.take_step(op, address, site), m.config.hooks.step)));
     let Some(Some((verdict, hook))) = verdict else { return };
     if let Some(hook) = hook {
         observe(hook);
@@ -232,6 +231,7 @@ pub(crate) fn knobs() -> (u32, Option<Mutant>) {
 
 /// For each thread that has or wants a core and does not watch: who it is, and
 /// how many steps it has taken. Those that compute outside of heist apart.
+/// Returns whether the machine has refused a thread.
 pub(crate) fn running_threads(mut each: impl FnMut(usize, u64)) -> bool {
     with(|m| {
         for (id, thread) in m.threads.iter().enumerate() {
@@ -403,11 +403,11 @@ impl Machine {
         if let Some(thread) = self.chosen.take() {
             return Turn::Run(thread);
         }
-        self.fire_timers();
         if !self.told_quiet && self.is_quiet() {
             self.told_quiet = true;
             return Turn::Quiet;
         }
+        self.fire_timers();
         loop {
             if let Some(thread) = self.choose() {
                 return Turn::Run(thread);
@@ -450,10 +450,10 @@ impl Machine {
         if all_ended { Turn::Over } else { Turn::Stuck }
     }
 
-    /// Whether every thread sleeps, the watchers apart, and no wake-up is on its
-    /// way.
+    /// Whether every thread sleeps, and no wake-up is on its way. (A watcher that
+    /// is in the middle of something may be about to wake somebody.)
     fn is_quiet(&self) -> bool {
-        let works = |t: &VThread| !t.watcher && matches!(t.state, State::Ready | State::Running);
+        let works = |t: &VThread| matches!(t.state, State::Ready | State::Running);
         self.late == 0 && !self.threads.iter().any(works)
     }
 
@@ -607,7 +607,10 @@ impl Machine {
         let line = |(id, t): (usize, &VThread)| {
             let mark = if id == self.current { '*' } else { ' ' };
             let pending = if t.buffer.is_empty() { "" } else { ", stores pending" };
-            format!("{mark} {:<14} {:?} core {}, {} steps{pending}\n", t.name, t.state, t.core, t.steps)
+            format!(
+                "{mark} {:<14} {:?} core {}, {} steps{pending}\n",
+                t.name, t.state, t.core, t.steps
+            )
         };
         self.threads.iter().enumerate().map(line).collect()
     }

@@ -24,6 +24,7 @@
 
 use crate::prim::atomic::{AtomicU32, Ordering, fence};
 use crate::prim::fatal::fatal;
+use crate::prim::mutant::{Mutant, is};
 
 /// Whether to wake a searcher.
 #[derive(Debug, PartialEq, Eq)]
@@ -151,12 +152,17 @@ impl Idle {
     /// Under the scheduler's lock: a claimed wake-up found no idle P. The next M
     /// that is about to give up its P searches instead.
     pub(crate) fn no_idle_p(&self) {
-        self.need_search.store(1, Ordering::Release);
+        if !is(Mutant::NoNeedSearch) {
+            self.need_search.store(1, Ordering::Release);
+        }
         let _ = self.leave();
     }
 
     /// A searcher has found work (rule 2).
     pub(crate) fn found(&self) -> Found {
+        if is(Mutant::LeakSearcher) {
+            return Found::Run;
+        }
         if self.leave() == 0 { Found::WakeAnother } else { Found::Run }
     }
 
@@ -164,7 +170,9 @@ impl Idle {
     pub(crate) fn give_up(&self) -> Recheck {
         let _ = self.leave();
         // Pairs with the fence of the publisher.
-        fence(Ordering::SeqCst);
+        if !is(Mutant::NoSearcherFence) {
+            fence(Ordering::SeqCst);
+        }
         Recheck
     }
 
@@ -207,6 +215,7 @@ mod tests {
 mod model {
     use super::*;
     use crate::prim::atomic::{AtomicU32, fence_after_rmw};
+    use crate::prim::mutant::must_fail;
     use loom::sync::{Arc, Mutex};
 
     /// Two Ps. One M runs and publishes; another searches, or comes to.
@@ -287,18 +296,25 @@ mod model {
     /// somebody was woken for it.
     #[test]
     fn submit_against_the_last_searcher_parking() {
-        loom::model(|| {
-            let world = world();
-            world.idle.search();
-            let searcher = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.find_or_sleep(true))
-            };
-            world.publish();
-            let found = searcher.join().unwrap();
-            let woken = world.lists.lock().unwrap().1 > 0;
-            assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
-        });
+        loom::model(submit_against_a_searcher);
+    }
+
+    fn submit_against_a_searcher() {
+        let world = world();
+        world.idle.search();
+        let searcher = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.find_or_sleep(true))
+        };
+        world.publish();
+        let found = searcher.join().unwrap();
+        let woken = world.lists.lock().unwrap().1 > 0;
+        assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
+    }
+
+    #[test]
+    fn the_searchers_fence_is_needed() {
+        must_fail(Mutant::NoSearcherFence, submit_against_a_searcher);
     }
 
     /// The same, with a second M that gives its P up without searching.
@@ -306,21 +322,23 @@ mod model {
     fn submit_against_two_that_park() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
-        model.check(|| {
-            let world = world();
-            world.idle.search();
-            let searcher = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.find_or_sleep(true))
-            };
-            let idler = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.find_or_sleep(false))
-            };
-            world.publish();
-            let found = searcher.join().unwrap() | idler.join().unwrap();
-            let woken = world.lists.lock().unwrap().1 > 0;
-            assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
-        });
+        model.check(submit_against_two);
+    }
+
+    fn submit_against_two() {
+        let world = world();
+        world.idle.search();
+        let searcher = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.find_or_sleep(true))
+        };
+        let idler = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.find_or_sleep(false))
+        };
+        world.publish();
+        let found = searcher.join().unwrap() | idler.join().unwrap();
+        let woken = world.lists.lock().unwrap().1 > 0;
+        assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
     }
 }

@@ -29,6 +29,7 @@
 
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::prim::fatal::fatal;
+use crate::prim::mutant::{Mutant, is};
 use crossbeam_utils::CachePadded;
 use std::array;
 use std::ptr;
@@ -140,6 +141,10 @@ impl<T, const N: usize> Ring<T, N> {
     fn commit(&self, head: u64, n: u64) -> Result<(), u64> {
         // Release: the reads before it are over when the owner sees the slots
         // free. Acquire on failure: the next read must not be older.
+        if is(Mutant::NoCommit) {
+            self.head.store(head + n, Ordering::Release);
+            return Ok(());
+        }
         self.head.compare_exchange(head, head + n, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
     }
 
@@ -168,7 +173,7 @@ impl<T, const N: usize> Ring<T, N> {
             // Acquire: pairs with the release in `push`.
             let tail = self.tail.load(Ordering::Acquire);
             let len = tail.wrapping_sub(head);
-            let n = len - len / 2;
+            let n = len - len / if is(Mutant::StealTwoThirds) { 3 } else { 2 };
             if n == 0 {
                 return None;
             }
@@ -251,7 +256,7 @@ impl<T, const N: usize> RunQueue<T, N> {
     #[inline]
     pub(crate) fn put_next(&self, item: &'static T) -> Option<&'static T> {
         let new = ptr::from_ref(item).cast_mut();
-        let old = if self.alone() {
+        let old = if self.alone() || is(Mutant::PutNextUnseen) {
             let old = self.next.load(Ordering::Relaxed);
             self.next.store(new, Ordering::Release);
             old
@@ -293,7 +298,7 @@ impl<T, const N: usize> RunQueue<T, N> {
         if next.is_null() {
             return None;
         }
-        let next = if self.alone() {
+        let next = if self.alone() || is(Mutant::TakeNextUnseen) {
             self.next.store(ptr::null_mut(), Ordering::Relaxed);
             next
         } else {
@@ -392,7 +397,8 @@ impl<T, const N: usize> RunQueue<T, N> {
         // SAFETY: as in `put_next`.
         unsafe { next.as_ref() }.into_iter().for_each(&mut visit);
         for ring in &self.rings {
-            let (head, tail) = (ring.head.load(Ordering::Relaxed), ring.tail.load(Ordering::Relaxed));
+            let (head, tail) =
+                (ring.head.load(Ordering::Relaxed), ring.tail.load(Ordering::Relaxed));
             (head..tail).for_each(|position| visit(ring.read(position)));
         }
     }
@@ -590,6 +596,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
+    use crate::prim::mutant::must_fail;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32;
 
@@ -649,6 +656,26 @@ mod model {
                 assert_eq!(n.load(Ordering::Relaxed), u32::from(i < 5), "item {i}");
             }
         });
+    }
+
+    fn thief_takes_half() {
+        let victim = Arc::new(RunQueue::<usize, 8>::new(false));
+        ITEMS[..6].iter().for_each(|item| assert!(victim.push(item).is_ok()));
+        let thief = {
+            let victim = victim.clone();
+            loom::thread::spawn(move || {
+                let own = RunQueue::<usize, 8>::new(false);
+                usize::from(victim.steal_into(&own).is_some()) + own.len()
+            })
+        };
+        assert_eq!(thief.join().unwrap(), 3);
+        assert_eq!(victim.len(), 3);
+    }
+
+    #[test]
+    fn a_thief_takes_half() {
+        loom::model(thief_takes_half);
+        must_fail(Mutant::StealTwoThirds, thief_takes_half);
     }
 
     /// runnext: the owner replaces and takes it while a thief steals it.
