@@ -417,6 +417,9 @@ impl Sched {
                 fatal!("a ring with {room} free slots is full");
             }
         });
+        // Before the lock is free: a searcher that finds the global queue empty
+        // under the lock, and goes to sleep, looks at the offers next.
+        super::wake::offer(self, p);
         if is(Mutant::StaleGlobalSize) {
             return;
         }
