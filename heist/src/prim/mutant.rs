@@ -22,8 +22,8 @@ pub(crate) enum Mutant {
     LoseOverflow,
     /// A kicked out runnext is forgotten.
     LoseKicked,
-    /// A claimed wake-up that finds no idle P leaves no message.
-    NoNeedSearch,
+    /// An M that did not search goes to sleep without looking once more.
+    NoRest,
     /// A consumer moves a ring's head without checking that nobody else did.
     NoCommit,
     /// The owner takes runnext without claiming it against thieves.
@@ -56,7 +56,7 @@ impl Mutant {
         Mutant::DropBaton,
         Mutant::LoseOverflow,
         Mutant::LoseKicked,
-        Mutant::NoNeedSearch,
+        Mutant::NoRest,
         Mutant::NoCommit,
         Mutant::TakeNextUnseen,
         Mutant::PutNextUnseen,

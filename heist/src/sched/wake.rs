@@ -28,7 +28,7 @@
 use super::g::G;
 use super::m::{Inside, M};
 use super::p::{Held, P};
-use super::protocol::idle::Wake;
+use super::protocol::idle::{Recheck, Wake};
 use super::schedt::{Sched, Shared};
 use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
 use crate::prim::fatal::fatal;
@@ -339,4 +339,10 @@ pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
         return start_m(sched, p, false);
     }
     sched.put_idle_p(&mut shared, p);
+    drop(shared);
+    // Who published work before the P was idle has woken nobody for it.
+    let Recheck = sched.idle.rest();
+    if super::find::work_is_visible(sched) {
+        wake_p(sched);
+    }
 }

@@ -4,7 +4,7 @@ use super::choose::Choice;
 use super::config::{Config, Counts};
 use super::cores::Cores;
 use super::lines::{ByAddress, Lines};
-use super::record::{Op, Record};
+use super::record::{Op, Record, place};
 use super::topology::Distance;
 use super::vthread::{Exit, State, ThreadId, VThread};
 use crate::prim::mutant::Mutant;
@@ -519,10 +519,7 @@ impl Machine {
     fn fire_timers(&mut self) {
         while self.next_timer().is_some_and(|when| when <= self.now) {
             if let Some(Reverse((_, _, thread, _))) = self.timers.pop() {
-                let on_its_way = self.threads[thread].sleeps_on.is_none();
-                if on_its_way && self.late > 0 && !self.threads[thread].watcher {
-                    self.late -= 1;
-                }
+                self.late -= usize::from(std::mem::take(&mut self.threads[thread].late));
                 self.stop_waiting(thread);
                 self.unblock_at(thread, self.now);
             }
@@ -549,10 +546,9 @@ impl Machine {
             late => {
                 let t = &mut self.threads[thread];
                 t.sleep += 1;
+                t.late = true;
                 let sleep = t.sleep;
-                if !t.watcher {
-                    self.late += 1;
-                }
+                self.late += 1;
                 self.set_timer(self.now + late, thread, sleep);
             }
         }
@@ -607,8 +603,9 @@ impl Machine {
         let line = |(id, t): (usize, &VThread)| {
             let mark = if id == self.current { '*' } else { ' ' };
             let pending = if t.buffer.is_empty() { "" } else { ", stores pending" };
+            let site = t.site.map(place).unwrap_or_default();
             format!(
-                "{mark} {:<14} {:?} core {}, {} steps{pending}\n",
+                "{mark} {:<14} {:?} core {}, {} steps, at {site}{pending}\n",
                 t.name, t.state, t.core, t.steps
             )
         };

@@ -53,6 +53,8 @@ impl Record {
 
 impl Machine {
     pub(super) fn note_step(&mut self, op: Op, address: usize, site: &'static Location<'static>) {
+        let current = self.current;
+        self.threads[current].site = Some(site);
         let step = Step {
             number: self.counts.steps,
             time: self.time(),
@@ -76,20 +78,24 @@ impl Machine {
         let mut text = String::new();
         for step in steps {
             let name = &self.threads[step.thread].name;
-            let file = step.site.file().rsplit("src/").next().unwrap_or_default();
             let _ = writeln!(
                 text,
-                "  {:>8}  {:>10} ns  core {:<3} {:<14} {:<9} {:#014x}  {}:{}",
+                "  {:>8}  {:>10} ns  core {:<3} {:<14} {:<9} {:#014x}  {}",
                 step.number,
                 step.time,
                 step.core,
                 name,
                 format!("{:?}", step.op),
                 step.address,
-                file,
-                step.site.line(),
+                place(step.site),
             );
         }
         text
     }
+}
+
+/// A place in heist's sources.
+pub(super) fn place(site: &Location<'_>) -> String {
+    let file = site.file().rsplit("src/").next().unwrap_or_default();
+    format!("{file}:{}", site.line())
 }

@@ -1,13 +1,14 @@
 //! Threads and what belongs to one.
 
-use super::machine::{pause, step, with};
+use super::machine::{Machine, pause, step, with};
 use super::record::Op;
 use super::vthread::{State, ThreadId, VThread};
-use crate::prim::note::Note;
+use crate::prim::note::Seat;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The right to wait for a thread's end.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ impl JoinHandle<()> {
     /// Waits for the thread to end. A panic of a thread ends the run.
     pub(crate) fn join(self) -> std::thread::Result<()> {
         step(Op::Yield, 0);
-        let ended = |m: &mut super::machine::Machine| {
+        let ended = |m: &mut Machine| {
             let ended = m.threads[self.thread].state == State::Ended;
             if !ended {
                 m.threads[self.thread].joiner = Some(m.current);
@@ -68,18 +69,28 @@ pub(crate) fn current() -> Thread {
 
 /// Sleeps until there is a token, and takes it.
 pub(crate) fn park() {
+    while !park_until(None) {}
+}
+
+/// The same, for so long at most.
+pub(crate) fn park_timeout(timeout: Duration) {
+    park_until(Some(timeout));
+}
+
+/// Sleeps once, unless there is a token. Whether there was one.
+fn park_until(timeout: Option<Duration>) -> bool {
     step(Op::FutexWait, 0);
-    let take = |m: &mut super::machine::Machine| {
+    let timeout = timeout.map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+    let take = |m: &mut Machine| {
         let current = m.current;
-        let had = std::mem::take(&mut m.threads[current].token);
-        if !had {
-            m.block(None, None);
-        }
-        had
+        std::mem::take(&mut m.threads[current].token)
     };
-    while with(take) == Some(false) {
-        pause();
+    if with(take) != Some(false) {
+        return true;
     }
+    with(|m| m.block(None, timeout.map(|t| m.time().saturating_add(t))));
+    pause();
+    with(take) != Some(false)
 }
 
 #[track_caller]
@@ -123,15 +134,18 @@ pub(crate) fn set_held(ranks: u32) {
     });
 }
 
-/// The calling thread's note.
-pub(crate) fn note() -> &'static Note {
-    let leak = || -> &'static Note { Box::leak(Box::new(Note::new())) };
+/// The calling thread's seat.
+pub(crate) fn seat() -> &'static Seat {
+    let leak = || super::atomic::keep(Box::leak(Box::new(Seat::new())));
     with(|m| {
         let current = m.current;
-        *m.threads[current].note.get_or_insert_with(leak)
+        *m.threads[current].seat.get_or_insert_with(leak)
     })
     .unwrap_or_else(leak)
 }
+
+/// Timed sleeps are precise here.
+pub(crate) fn sleep_precisely() {}
 
 /// Starts a thread.
 pub(crate) fn start(

@@ -2,10 +2,11 @@
 
 use super::buffer::StoreBuffer;
 use super::machine;
-use crate::prim::note::Note;
+use crate::prim::note::Seat;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::Cell;
+use std::panic::Location;
 use std::ptr;
 use std::rc::Rc;
 
@@ -33,6 +34,8 @@ pub(super) struct VThread {
     pub(super) sleep: u64,
     /// The word that it sleeps on.
     pub(super) sleeps_on: Option<usize>,
+    /// A wake-up is on its way to it.
+    pub(super) late: bool,
     /// When it may run at the earliest.
     pub(super) ready_at: u64,
     /// Since when it has had its core.
@@ -44,6 +47,8 @@ pub(super) struct VThread {
     /// For PCT: the higher goes first.
     pub(super) priority: i64,
     pub(super) steps: u64,
+    /// Where its last step was.
+    pub(super) site: Option<&'static Location<'static>>,
     /// Since when it searches for work, as the scheduler says.
     pub(super) searching_since: Option<u64>,
     pub(super) buffer: StoreBuffer,
@@ -52,7 +57,7 @@ pub(super) struct VThread {
     pub(super) token: bool,
     /// Thread-locals of `prim`.
     pub(super) slot: *const (),
-    pub(super) note: Option<&'static Note>,
+    pub(super) seat: Option<&'static Seat>,
     pub(super) stack_limit: usize,
     pub(super) held: u32,
     pub(super) unwinding: bool,
@@ -83,17 +88,19 @@ impl VThread {
             core: 0,
             sleep: 0,
             sleeps_on: None,
+            late: false,
             ready_at: 0,
             since: 0,
             in_user: false,
             priority: 0,
             steps: 0,
+            site: None,
             searching_since: None,
             buffer: StoreBuffer::default(),
             joiner: None,
             token: false,
             slot: ptr::null(),
-            note: None,
+            seat: None,
             stack_limit: low,
             held: 0,
             unwinding: false,

@@ -5,11 +5,25 @@ pub(crate) mod clock {
     use super::super::machine;
     use super::super::record::Op;
 
+    use std::time::{Duration, Instant};
+
     /// Nanoseconds on the virtual clock.
     #[track_caller]
     pub(crate) fn now() -> u64 {
         machine::step(Op::Clock, 0);
         machine::now()
+    }
+
+    /// The moment `after` from now, or the last one that there is.
+    #[track_caller]
+    pub(crate) fn after(after: Duration) -> u64 {
+        now().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The moment of an [`Instant`], as far from now as it is from the real now.
+    #[track_caller]
+    pub(crate) fn at(instant: Instant) -> u64 {
+        after(instant.saturating_duration_since(Instant::now()))
     }
 }
 
