@@ -79,31 +79,31 @@ impl Checker {
         let Some(shared) = sched.shared.try_lock() else { return };
         let idle = shared.idle_ps.len();
         if sched.idle.idle_ps() as usize != idle || sched.idle_mask.iter(1024).count() != idle {
-            violate(&format!("{idle} Ps are idle, {} counted", sched.idle.idle_ps()));
+            broken(&format!("{idle} Ps are idle, {} counted", sched.idle.idle_ps()));
         }
         let queued = (shared.runq.len(), shared.idle_runq.len());
         let counted =
             (sched.runq_size.load(Ordering::Relaxed), sched.idle_runq_size.load(Ordering::Relaxed));
         if queued != counted {
-            violate(&format!("{queued:?} goroutines queued globally, {counted:?} counted"));
+            broken(&format!("{queued:?} goroutines queued globally, {counted:?} counted"));
         }
         let searchers = shared.all_ms.iter().filter(|m| m.searching()).count();
         if (sched.idle.searching() as usize) < searchers {
-            violate(&format!("{searchers} Ms search, {} counted", sched.idle.searching()));
+            broken(&format!("{searchers} Ms search, {} counted", sched.idle.searching()));
         }
         for (i, m) in shared.all_ms.iter().enumerate() {
             let others = || shared.all_ms[..i].iter();
             if let Some(g) = m.curg()
                 && others().any(|o| o.curg().is_some_and(|other| ptr::eq(other, g)))
             {
-                violate(&format!("two Ms run {g:?}"));
+                broken(&format!("two Ms run {g:?}"));
             }
             if let Some(p) = m.p() {
                 if others().any(|o| o.p().is_some_and(|other| ptr::eq(other, p))) {
-                    violate(&format!("two Ms hold P{}", p.id));
+                    broken(&format!("two Ms hold P{}", p.id));
                 }
                 if shared.idle_ps.iter().any(|idle| ptr::eq(*idle, p)) {
-                    violate(&format!("P{} is idle and held by M{}", p.id, m.id));
+                    broken(&format!("P{} is idle and held by M{}", p.id, m.id));
                 }
             }
         }
@@ -150,25 +150,36 @@ impl Checker {
             step_of(*thread).is_none_or(|now| now - then > PATIENCE)
         };
         if self.since.iter().all(patient) {
-            violate("work lies in a queue, a P is idle, and nobody searches");
+            broken("work lies in a queue, a P is idle, and nobody searches");
         }
     }
 }
 
+/// Reports a broken rule, with the scheduler's state if nobody is changing it.
+fn broken(rule: &str) -> ! {
+    let trace = crate::obs::reports().trace;
+    for sched in schedt::all() {
+        if sched.shared.try_lock().is_some() {
+            trace(sched, true);
+        }
+    }
+    violate(rule)
+}
+
 fn note(seen: &mut HashMap<usize, Place>, g: &'static G, place: Place) {
     if let Some(other) = seen.insert(ptr::from_ref(g).addr(), place) {
-        violate(&format!("{g:?} is queued twice: {other:?} and {place:?}"));
+        broken(&format!("{g:?} is queued twice: {other:?} and {place:?}"));
     }
     let status = g.state.status();
     if status != Status::Runnable {
-        violate(&format!("{g:?} is queued ({place:?}) and {status:?}"));
+        broken(&format!("{g:?} is queued ({place:?}) and {status:?}"));
     }
 }
 
 /// What holds when everybody sleeps.
 fn rest(sched: &'static Sched) {
     let Some(shared) = sched.shared.try_lock() else {
-        violate("every thread sleeps, and one of them has the scheduler's lock")
+        broken("every thread sleeps, and one of them has the scheduler's lock")
     };
     let (idle, threads) = (shared.idle_ps.len(), shared.threads);
     drop(shared);
@@ -183,19 +194,19 @@ fn rest(sched: &'static Sched) {
         }
         alive += 1;
         if g.state.status() == Status::Runnable {
-            violate(&format!("a wake-up was lost: {g:?} is runnable, and every thread sleeps"));
+            broken(&format!("a wake-up was lost: {g:?} is runnable, and every thread sleeps"));
         }
     });
     if !looked {
-        violate("every thread sleeps, and one of them has the lock of the control blocks");
+        broken("every thread sleeps, and one of them has the lock of the control blocks");
     }
     if sched.idle.searching() != 0 {
-        violate(&format!("every thread sleeps, and {} search", sched.idle.searching()));
+        broken(&format!("every thread sleeps, and {} search", sched.idle.searching()));
     }
     if idle != sched.procs() as usize {
-        violate(&format!("every thread sleeps, and only {idle} Ps are idle"));
+        broken(&format!("every thread sleeps, and only {idle} Ps are idle"));
     }
     if alive != sched.goroutines() {
-        violate(&format!("{alive} goroutines live, {} counted", sched.goroutines()));
+        broken(&format!("{alive} goroutines live, {} counted", sched.goroutines()));
     }
 }

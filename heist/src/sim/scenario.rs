@@ -5,7 +5,7 @@
 use super::Rng;
 use crate::prim::sim::work;
 use crate::prim::{clock, thread as os};
-use crate::{Builder, Runtime, go, go_idle, thread};
+use crate::{Builder, Runtime, go, go_idle, thread, time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) struct Scenario {
 }
 
 /// All of them.
-pub(super) const SCENARIOS: [Scenario; 12] = [
+pub(super) const SCENARIOS: [Scenario; 13] = [
     Scenario { name: "spawn-join", body: spawn_join },
     Scenario { name: "tree", body: tree },
     Scenario { name: "flood", body: flood },
@@ -30,6 +30,7 @@ pub(super) const SCENARIOS: [Scenario; 12] = [
     Scenario { name: "scope", body: scope },
     Scenario { name: "two-runtimes", body: two_runtimes },
     Scenario { name: "unwind", body: unwind },
+    Scenario { name: "timers", body: timers },
 ];
 
 fn runtime(rng: &Rng, procs: usize) -> Runtime {
@@ -296,4 +297,43 @@ fn unwind(rng: &Rng, procs: usize) {
             assert_eq!(handle.join().is_err(), i % 2 == 0);
         }
     });
+}
+
+/// Goroutines sleep, park for a while and are woken before or after, and timers
+/// fire, or are stopped.
+fn timers(rng: &Rng, procs: usize) {
+    let (n, salt) = (1 + rng.next() % 6, rng.next() >> 4);
+    let rings = Arc::new(AtomicUsize::new(0));
+    let stopped = runtime(rng, procs).run(|| {
+        let sleepers: Vec<_> = (0..n)
+            .map(|i| {
+                go(move || {
+                    let nanos = u64::from((salt >> i) % 60_000);
+                    let before = clock::now();
+                    time::sleep(Duration::from_nanos(nanos));
+                    assert!(clock::now() - before >= nanos, "it slept too short");
+                    thread::park_timeout(Duration::from_nanos(nanos / 2));
+                })
+            })
+            .collect();
+        let set: Vec<_> = (0..n)
+            .map(|i| {
+                let rings = rings.clone();
+                let after = Duration::from_nanos(u64::from((salt >> (i + 3)) % 40_000));
+                time::Timer::after(after, move || {
+                    rings.fetch_add(1, Ordering::Relaxed);
+                })
+            })
+            .collect();
+        compute(salt);
+        sleepers.iter().for_each(|sleeper| sleeper.thread().unpark());
+        let stopped = set.iter().filter(|timer| timer.stop()).count();
+        sleepers.into_iter().for_each(|sleeper| assert!(sleeper.join().is_ok()));
+        // Those that were not stopped in time ring, or have.
+        while rings.load(Ordering::Relaxed) + stopped < set.len() {
+            time::sleep(Duration::from_micros(5));
+        }
+        stopped
+    });
+    assert_eq!(rings.load(Ordering::Relaxed) + stopped, n as usize);
 }
