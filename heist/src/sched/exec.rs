@@ -4,6 +4,7 @@ use super::find::{self, find_runnable};
 use super::g::{Frame, G, flag};
 use super::m::{Inside, M};
 use super::p::Held;
+use super::policy::{Departure, departs};
 use super::protocol::g_state::{Park, Status};
 use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
@@ -223,7 +224,7 @@ fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
     if g.has(flag::IDLE_PRIORITY) {
         return wake::inject_idle(sched, sched.life(), g);
     }
-    if p.own().behind_all.replace(false) {
+    if p.own().behind_all.replace(false) || !departs(Departure::TwoRings) {
         let _ = sched.put_global([g]);
     } else {
         wake::put_yielded(sched, p, g);

@@ -17,6 +17,7 @@
 use super::g::G;
 use super::m::M;
 use super::p::Held;
+use super::policy::{Departure, departs};
 use super::protocol::idle::{Found, Recheck};
 use super::schedt::Sched;
 use super::timers::Keeper;
@@ -24,6 +25,7 @@ use super::{steal, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
 use crate::prim::mutant::{Mutant, is};
+use crate::prim::probe;
 use crate::timer::NEVER;
 use std::ptr;
 
@@ -96,12 +98,13 @@ fn found(m: &'static M, next: Next) -> Next {
 
 #[cold]
 fn stop_searching(m: &'static M) {
+    probe::searching(false);
     m.set_searching(false);
     // The decrement is the fence between "nobody searches" and this look at the
     // queues: whoever published work and saw us search is seen here.
     if m.sched.idle.found() == Found::WakeAnother
         && !is(Mutant::DropBaton)
-        && work_is_visible(m.sched)
+        && (!departs(Departure::QuietEnd) || work_is_visible(m.sched))
     {
         wake::wake_p(m.sched);
     }
@@ -207,6 +210,7 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
         }
         m.set_searching(true);
     }
+    probe::searching(true);
     wake::withdraw_offer(m.sched, p);
     steal::steal(m.sched, p)
 }
@@ -239,6 +243,7 @@ fn sleep(m: &'static M) -> bool {
     }
     let searched = m.searching();
     let Recheck = if searched {
+        probe::searching(false);
         m.set_searching(false);
         sched.idle.give_up()
     } else {

@@ -28,6 +28,7 @@
 use super::g::G;
 use super::m::{Inside, M};
 use super::p::{Held, P};
+use super::policy::{Departure, departs};
 use super::protocol::idle::{Recheck, Wake};
 use super::schedt::{Sched, Shared};
 use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
@@ -57,7 +58,7 @@ impl Inside {
             if sched.idle.idle_ps() == 0 {
                 return;
             }
-            if score < WAKES {
+            if score < WAKES && departs(Departure::Prediction) {
                 self.p.counters.spared_wakes.bump();
                 return;
             }

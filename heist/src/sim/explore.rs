@@ -175,9 +175,9 @@ fn config(case: &Case, rng: &Rng) -> Config {
         _ => Chooser::Pct { changes: 1 + rng.next() % 8, length: 1 << (8 + rng.next() % 8) },
     };
     // Half of the runs are on a machine that works.
-    let broken = rng.next() % 2 == 0;
+    let broken = rng.next().is_multiple_of(2);
     let fault = |often: u32| {
-        let (on, rate) = (rng.next() % 2 == 0, rng.next());
+        let (on, rate) = (rng.next().is_multiple_of(2), rng.next());
         if broken && on { often + rate % (4 * often) } else { 0 }
     };
     let faults = Faults {
@@ -196,7 +196,7 @@ fn config(case: &Case, rng: &Rng) -> Config {
         faults,
         // Slices that end within a run.
         costs: Costs { slice: 20_000, granularity: 5_000, ..COSTS },
-        store_buffers: rng.next() % 4 != 0,
+        store_buffers: !rng.next().is_multiple_of(4),
         step_limit: STEP_LIMIT,
         mutant: case.mutant,
         knobs: crate::sched::policy::HEIST,

@@ -37,6 +37,25 @@ pub(crate) struct Hooks {
     pub(crate) violation: fn(&str) -> !,
 }
 
+impl Counts {
+    /// What happened since `then`.
+    pub(crate) fn since(&self, then: &Counts) -> Counts {
+        Counts {
+            steps: self.steps - then.steps,
+            transfers: std::array::from_fn(|i| self.transfers[i] - then.transfers[i]),
+            futex_waits: self.futex_waits - then.futex_waits,
+            futex_wakes: self.futex_wakes - then.futex_wakes,
+            thread_starts: self.thread_starts - then.thread_starts,
+            context_switches: self.context_switches - then.context_switches,
+            lock_wait: self.lock_wait - then.lock_wait,
+            probes: self.probes - then.probes,
+            searches: self.searches - then.searches,
+            searching: self.searching - then.searching,
+            busy: self.busy - then.busy,
+        }
+    }
+}
+
 /// What happened on the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {

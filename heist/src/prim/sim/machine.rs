@@ -320,7 +320,7 @@ impl Machine {
             Op::Yield | Op::FutexWait | Op::FutexWake => costs.futex,
             Op::Clock => costs.clock,
             Op::Start => costs.start,
-            Op::End | Op::Work => 0,
+            Op::Work => 0,
         };
         let mut total = fixed;
         if matches!(op, Op::Load | Op::Store | Op::Update) {

@@ -42,8 +42,6 @@ pub(crate) use choose::Chooser;
 pub(crate) use config::{Config, Counts, Hooks};
 pub(crate) use cost::{COSTS, Costs};
 pub(crate) use fault::Faults;
-pub(crate) use machine::{
-    counts, knobs, now, observe, rng, run, running_threads, step_of, violate, work,
-};
+pub(crate) use machine::{counts, knobs, now, run, running_threads, step_of, violate, work};
 pub(crate) use topology::{Topology, TopologyError};
 pub(crate) use world::{clock, env, hint, os, probe};

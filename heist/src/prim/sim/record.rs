@@ -21,7 +21,6 @@ pub(crate) enum Op {
     FutexWait,
     FutexWake,
     Start,
-    End,
     /// User code.
     Work,
 }
