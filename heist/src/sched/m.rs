@@ -20,7 +20,9 @@ use std::ptr;
 /// a stack of their own, and user code runs on goroutine stacks.
 const STACK: usize = 256 << 10;
 
-/// The machine.
+/// The machine. In lines of its own: each entry into the runtime writes to it,
+/// and neighbours would take the line from each other.
+#[repr(align(128))]
 pub(crate) struct M {
     pub(crate) id: u32,
     pub(crate) sched: &'static Sched,

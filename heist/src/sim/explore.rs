@@ -4,7 +4,7 @@ use super::child::{self, End};
 use super::scenario::{SCENARIOS, Scenario};
 use super::{Rng, check};
 use crate::prim::mutant::Mutant;
-use crate::prim::sim::{self, COSTS, Chooser, Config, Costs, Faults, Hooks, Topology};
+use crate::prim::sim::{self, Chooser, Config, Costs, Faults, HERE, Hooks, Topology};
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
@@ -195,7 +195,7 @@ fn config(case: &Case, rng: &Rng) -> Config {
         chooser,
         faults,
         // Slices that end within a run.
-        costs: Costs { slice: 20_000, granularity: 5_000, ..COSTS },
+        costs: Costs { slice: 20_000, granularity: 5_000, ..HERE },
         store_buffers: !rng.next().is_multiple_of(4),
         step_limit: STEP_LIMIT,
         mutant: case.mutant,

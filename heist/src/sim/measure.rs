@@ -5,7 +5,9 @@ use super::child::{self, End};
 use super::probe::Probe;
 use super::workload::{self, Workload};
 use crate::Builder;
-use crate::prim::sim::{self, COSTS, Chooser, Config, Faults, Hooks, Topology, TopologyError};
+use crate::prim::sim::{
+    self, Chooser, Config, Costs, Faults, HERE, Hooks, METAL, Topology, TopologyError,
+};
 use crate::sched::policy;
 use std::cell::RefCell;
 use std::fmt;
@@ -87,9 +89,41 @@ impl FromStr for Policy {
 pub struct Plan {
     workload: Workload,
     topology: Topology,
+    costs: CostTable,
     policy: Policy,
     seed: u64,
     scale: usize,
+}
+
+/// What operations cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CostTable {
+    /// As measured where this was written: a virtual machine.
+    #[default]
+    Here,
+    /// As on a server without virtualization.
+    Metal,
+}
+
+impl CostTable {
+    fn table(self) -> Costs {
+        match self {
+            CostTable::Here => HERE,
+            CostTable::Metal => METAL,
+        }
+    }
+}
+
+impl FromStr for CostTable {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "here" => Ok(CostTable::Here),
+            "metal" => Ok(CostTable::Metal),
+            _ => Err(format!("there is no table of costs '{name}'; there are: here, metal")),
+        }
+    }
 }
 
 /// A plan that cannot be.
@@ -119,7 +153,14 @@ impl Plan {
         scale: usize,
     ) -> Result<Plan, PlanError> {
         let topology = Topology::new(cores, shape).map_err(PlanError)?;
-        Ok(Plan { workload, topology, policy, seed, scale: scale.max(16) })
+        let costs = CostTable::default();
+        Ok(Plan { workload, topology, costs, policy, seed, scale: scale.max(16) })
+    }
+
+    /// The same with other costs.
+    #[must_use]
+    pub fn with_costs(self, costs: CostTable) -> Plan {
+        Plan { costs, ..self }
     }
 
     /// The workload.
@@ -165,6 +206,9 @@ pub struct Measured {
     pub time: f64,
     /// Primitive operations simulated in a second of real time.
     pub speed: f64,
+    /// The places in the sources that waited most often for a line from another
+    /// core, and their share.
+    pub hottest: Vec<(String, f64)>,
 }
 
 const FIELDS: usize = 14;
@@ -190,8 +234,20 @@ impl Measured {
         ]
     }
 
+    fn to_text(&self) -> String {
+        let numbers = self.fields().map(|field| format!("{field}")).join(" ");
+        let places = self.hottest.iter().map(|(place, share)| format!("\n{share} {place}"));
+        places.fold(numbers, |text, place| text + &place)
+    }
+
     fn from_text(text: &str) -> Option<Measured> {
-        let numbers: Vec<f64> = text.split(' ').map_while(|field| field.parse().ok()).collect();
+        let mut lines = text.lines();
+        let numbers: Vec<f64> =
+            lines.next()?.split(' ').map_while(|field| field.parse().ok()).collect();
+        let hottest = lines.filter_map(|line| {
+            let (share, place) = line.split_once(' ')?;
+            Some((place.to_owned(), share.parse().ok()?))
+        });
         let fields: [f64; FIELDS] = numbers.try_into().ok()?;
         let [efficiency, throughput, half, most, nearly_all, rest @ ..] = fields;
         let [
@@ -218,6 +274,7 @@ impl Measured {
             searching,
             time,
             speed,
+            hottest: hottest.collect(),
         })
     }
 }
@@ -261,7 +318,7 @@ fn run_one(plan: &Plan) -> String {
         topology: plan.topology,
         chooser: Chooser::Timed,
         faults: Faults::default(),
-        costs: COSTS,
+        costs: plan.costs.table(),
         store_buffers: false,
         step_limit: u64::MAX,
         mutant: None,
@@ -273,7 +330,15 @@ fn run_one(plan: &Plan) -> String {
     let (counts, _) = sim::run(config, move || *answer.borrow_mut() = measured(&plan));
     let mut result = result.take();
     result.speed = counts.steps as f64 / started.elapsed().as_secs_f64();
-    result.fields().map(|field| format!("{field}")).join(" ")
+    result.to_text()
+}
+
+/// The places that waited for lines, and their share of all waits.
+fn hottest() -> Vec<(String, f64)> {
+    const SHOWN: usize = 8;
+    let all = sim::hottest();
+    let sum = all.iter().map(|(_, n)| n).sum::<u64>().max(1) as f64;
+    all.into_iter().take(SHOWN).map(|(place, n)| (place, n as f64 / sum)).collect()
 }
 
 /// On the machine.
@@ -310,5 +375,6 @@ fn measured(plan: &Plan) -> Measured {
         searching: counts.searching as f64 / (noted.total as f64 * cores),
         time: noted.total as f64,
         speed: 0.0,
+        hottest: hottest(),
     }
 }

@@ -25,5 +25,5 @@ mod workload;
 use crate::prim::rng::Rng;
 
 pub use explore::{Case, Explored, Failure, UnknownScenario, explore, mutants, scenarios};
-pub use measure::{Measured, Plan, PlanError, Policy, measure};
+pub use measure::{CostTable, Measured, Plan, PlanError, Policy, measure};
 pub use workload::{UnknownWorkload, Workload};

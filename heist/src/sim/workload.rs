@@ -19,8 +19,11 @@ use std::time::Duration;
 pub enum Workload {
     /// A tree of goroutines, each of which computes 1 µs and spawns two.
     Tree,
-    /// Independent tasks of so many nanoseconds, handed out by splitting.
+    /// Independent tasks of so many nanoseconds, in heaps of unequal size that
+    /// are handed out by splitting.
     Tasks(u32),
+    /// Ten goroutines for each core that yield.
+    Yields,
     /// One goroutine spawns tasks of 10 µs for all.
     Hot,
     /// Pairs of goroutines, one for every two cores, that wake each other.
@@ -34,10 +37,11 @@ pub enum Workload {
 
 impl Workload {
     /// Those that a run without a choice measures.
-    pub const ALL: [Workload; 8] = [
+    pub const ALL: [Workload; 9] = [
         Workload::Tasks(100),
         Workload::Tasks(1_000),
         Workload::Tasks(10_000),
+        Workload::Yields,
         Workload::Tree,
         Workload::Hot,
         Workload::PingPong,
@@ -46,8 +50,8 @@ impl Workload {
     ];
 
     /// How they are named on a command line.
-    pub const NAMES: &str = "tree, tasks-0.1us, tasks-1us, tasks-10us, tasks-100us, hot, \
-                             pingpong, bursts, open-50 to open-95";
+    pub const NAMES: &str = "tree, tasks-0us to tasks-1000us (such as tasks-0.1us), yields, \
+                             hot, pingpong, bursts, open-50 to open-95";
 }
 
 impl fmt::Display for Workload {
@@ -55,6 +59,7 @@ impl fmt::Display for Workload {
         match self {
             Workload::Tree => f.write_str("tree"),
             Workload::Tasks(nanos) => write!(f, "tasks-{}us", f64::from(*nanos) / 1000.0),
+            Workload::Yields => f.write_str("yields"),
             Workload::Hot => f.write_str("hot"),
             Workload::PingPong => f.write_str("pingpong"),
             Workload::Bursts => f.write_str("bursts"),
@@ -82,17 +87,22 @@ impl FromStr for Workload {
         let unknown = || UnknownWorkload(name.to_owned());
         Ok(match name {
             "tree" => Workload::Tree,
-            "tasks-0.1us" => Workload::Tasks(100),
-            "tasks-1us" => Workload::Tasks(1_000),
-            "tasks-10us" => Workload::Tasks(10_000),
-            "tasks-100us" => Workload::Tasks(100_000),
+            "yields" => Workload::Yields,
             "hot" => Workload::Hot,
             "pingpong" => Workload::PingPong,
             "bursts" => Workload::Bursts,
-            _ => {
-                let load = name.strip_prefix("open-").and_then(|load| load.parse().ok());
-                Workload::Open(load.filter(|load| (50..=95).contains(load)).ok_or_else(unknown)?)
-            }
+            _ => match (name.strip_prefix("open-"), name.strip_prefix("tasks-")) {
+                (Some(load), _) => {
+                    let load = load.parse().ok().filter(|load| (50..=95).contains(load));
+                    Workload::Open(load.ok_or_else(unknown)?)
+                }
+                (_, Some(size)) => {
+                    let micros = size.strip_suffix("us").and_then(|size| size.parse::<f64>().ok());
+                    let micros = micros.filter(|micros| (0.0..=1000.0).contains(micros));
+                    Workload::Tasks((micros.ok_or_else(unknown)? * 1_000.0) as u32)
+                }
+                _ => return Err(unknown()),
+            },
         })
     }
 }
@@ -109,8 +119,10 @@ pub(super) fn run(workload: Workload, runtime: &Runtime, scale: usize, rng: &Rng
         Workload::Tasks(nanos) => {
             // So that all sizes take about as long.
             let n = cores * scale * 1_000 / (nanos as usize).clamp(500, 10_000);
-            runtime.run(|| split(n, u64::from(nanos), probe.clone()));
+            let seed = u64::from(rng.next());
+            runtime.run(|| heaps(n, u64::from(nanos), cores, seed, &probe.clone()));
         }
+        Workload::Yields => runtime.run(|| yields(10 * cores, scale / 4, probe)),
         Workload::Hot => runtime.run(|| hot(cores * scale / 4, probe.clone())),
         Workload::PingPong => runtime.run(|| ping_pong(cores.div_ceil(2), scale / 2, probe)),
         Workload::Bursts => bursts(runtime, cores, (scale / 16).max(4), probe),
@@ -166,8 +178,11 @@ fn tree(depth: u32, probe: Probe) {
     latch.wait();
 }
 
-/// Each goroutine gives half of its tasks away until it has one.
-fn split(n: usize, nanos: u64, probe: Probe) {
+/// Heaps of tasks of random size, two for each core. None is begun before all
+/// cores have had the time to wake up one after the other, so that what is
+/// measured is a machine at work.
+fn heaps(n: usize, nanos: u64, cores: usize, seed: u64, probe: &Probe) {
+    // Each goroutine gives half of its tasks away until it has one.
     fn halve(mut n: usize, nanos: u64, probe: Probe, latch: Latch) {
         while n > 1 {
             let half = n / 2;
@@ -177,9 +192,38 @@ fn split(n: usize, nanos: u64, probe: Probe) {
         }
         task(nanos, &probe, &latch);
     }
+    let rng = Rng::new(seed);
+    let weights: Vec<u64> = (0..2 * cores).map(|_| 1 + u64::from(rng.next() % 1_000)).collect();
+    let sum: u64 = weights.iter().sum();
+    let sizes: Vec<usize> =
+        weights.iter().map(|weight| (n as u64 * weight / sum).max(1) as usize).collect();
+    let n = sizes.iter().sum();
     let latch = Latch::new(n);
     probe.expect(n);
-    halve(n, nanos, probe, latch.clone());
+    let begin = now() + 60_000 * cores as u64;
+    for size in sizes {
+        let (probe, latch) = (probe.clone(), latch.clone());
+        drop(go(move || {
+            work(begin.saturating_sub(now()));
+            halve(size, nanos, probe, latch);
+        }));
+    }
+    latch.wait();
+}
+
+fn yields(n: usize, rounds: usize, probe: &Probe) {
+    let latch = Latch::new(n);
+    probe.expect(n * rounds);
+    for _ in 0..n {
+        let (latch, probe) = (latch.clone(), probe.clone());
+        drop(go(move || {
+            for _ in 0..rounds {
+                thread::yield_now();
+                probe.task(0);
+            }
+            latch.done();
+        }));
+    }
     latch.wait();
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Core {
     pub(super) thread: Option<ThreadId>,
     /// Its clock, in a run by time.
     pub(super) time: u64,
+    /// Eighths of a nanosecond that the clock does not show yet.
+    pub(super) eighths: u64,
     /// A thread that woke up is to have it.
     pub(super) preempt: bool,
     /// Stands still until then.
@@ -31,7 +33,7 @@ pub(super) struct Cores {
 
 impl Cores {
     pub(super) fn new(n: usize) -> Self {
-        let core = || Core { thread: None, time: 0, preempt: false, stalled: 0 };
+        let core = || Core { thread: None, time: 0, eighths: 0, preempt: false, stalled: 0 };
         let mut idle = vec![0u64; n.div_ceil(64)];
         (0..n).for_each(|c| idle[c / 64] |= 1 << (c % 64));
         Cores { cores: (0..n).map(|_| core()).collect(), queue: VecDeque::new(), idle }
@@ -103,7 +105,10 @@ impl Machine {
         self.threads[thread].state = State::Ready;
         let last = self.threads[thread].core;
         match self.cores.idle_near(&self.config.topology, last) {
-            Some(core) => self.put_on(core, thread, time + self.wake_cost()),
+            Some(core) => {
+                let latency = if self.timed() { self.config.costs.wake } else { 0 };
+                self.put_on(core, thread, time + latency);
+            }
             None => {
                 self.cores.queue.push_back(thread);
                 let running = self.cores.at(last).thread.map(|t| self.threads[t].since);
@@ -112,10 +117,6 @@ impl Machine {
                 }
             }
         }
-    }
-
-    fn wake_cost(&self) -> u64 {
-        if self.timed() { self.config.costs.wake } else { 0 }
     }
 
     /// A thread gets a core that has none.

@@ -47,6 +47,10 @@ impl Futex {
     #[track_caller]
     pub(crate) fn wake_one(&self) {
         step(Op::FutexWake, self.address());
-        with(|m| m.wake_one(self.address()));
+        with(|m| {
+            if m.wake_one(self.address()) && m.timed() {
+                m.cost(m.config.costs.wake_call);
+            }
+        });
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Machine {
     /// Who sleeps on which word.
     waiters: HashMap<usize, VecDeque<ThreadId>, BuildHasherDefault<ByAddress>>,
     lines: Lines,
+    /// How often each place in the sources waited for a line from another core.
+    transfers_at: HashMap<&'static Location<'static>, u64>,
     /// Who goes on when the current thread pauses.
     chosen: Option<ThreadId>,
     /// Wake-ups that are on their way.
@@ -224,6 +226,18 @@ pub(crate) fn counts() -> Counts {
     with(|m| m.counts).unwrap_or_default()
 }
 
+/// The places in the sources that waited most often for a line from another
+/// core, and how often.
+pub(crate) fn hottest() -> Vec<(String, u64)> {
+    let mut all: Vec<(String, u64)> = with(|m| {
+        let all = m.transfers_at.iter().map(|(site, n)| (place(site), *n));
+        all.collect()
+    })
+    .unwrap_or_default();
+    all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    all
+}
+
 /// The policy's bits, and the mutant.
 pub(crate) fn knobs() -> (u32, Option<Mutant>) {
     with(|m| (m.config.knobs, m.config.mutant)).unwrap_or_default()
@@ -275,6 +289,7 @@ impl Machine {
             sequence: 0,
             waiters: HashMap::default(),
             lines: Lines::new(),
+            transfers_at: HashMap::new(),
             chosen: None,
             late: 0,
             told_quiet: false,
@@ -308,26 +323,30 @@ impl Machine {
     }
 
     /// What a step costs, and whether it was a transfer.
-    fn charge(&mut self, op: Op, address: usize) {
+    fn charge(&mut self, op: Op, address: usize, site: &'static Location<'static>) {
         let costs = self.config.costs;
         let core = self.threads[self.current].core;
         let fixed = match op {
-            Op::Load | Op::Store => costs.own,
-            Op::Update => costs.own + costs.locked,
-            Op::Fence => costs.locked,
+            Op::Load | Op::Store => 0,
+            Op::Update | Op::Fence => costs.locked,
             Op::Barrier => costs.barrier,
             Op::Spin => costs.pause,
-            Op::Yield | Op::FutexWait | Op::FutexWake => costs.futex,
+            Op::Yield | Op::FutexWait | Op::FutexWake => costs.call,
             Op::Clock => costs.clock,
             Op::Start => costs.start,
             Op::Work => 0,
         };
-        let mut total = fixed;
+        let rest = self.cores.at(core).eighths + costs.own_eighths;
+        self.cores.at(core).eighths = rest % 8;
+        let mut total = fixed + rest / 8;
         if matches!(op, Op::Load | Op::Store | Op::Update) {
             let (write, time) = (op != Op::Load, self.cores.time(core));
             let with = (&self.config.topology, &costs);
             let access = self.lines.access(with, core, address, write, time);
             total += access.cost;
+            if access.from != Distance::Own {
+                *self.transfers_at.entry(site).or_default() += 1;
+            }
             match access.from {
                 Distance::Own => {}
                 Distance::Cache => self.counts.transfers[0] += 1,
@@ -350,7 +369,7 @@ impl Machine {
             return Verdict::TooManySteps;
         }
         if self.timed() {
-            return self.timed_step(op, address);
+            return self.timed_step(op, address, site);
         }
         self.note_step(op, address, site);
         // All cores together take so many steps in a microsecond.
@@ -378,8 +397,8 @@ impl Machine {
         Verdict::Pause(self.threads[self.current].exit())
     }
 
-    fn timed_step(&mut self, op: Op, address: usize) -> Verdict {
-        self.charge(op, address);
+    fn timed_step(&mut self, op: Op, address: usize, site: &'static Location<'static>) -> Verdict {
+        self.charge(op, address, site);
         let core = self.threads[self.current].core;
         if self.slice_is_over(core, self.current) {
             self.preempt(core);
@@ -536,9 +555,9 @@ impl Machine {
     }
 
     /// Wakes one that sleeps on a word, if there is one.
-    pub(super) fn wake_one(&mut self, word: usize) {
+    pub(super) fn wake_one(&mut self, word: usize) -> bool {
         let Some(thread) = self.waiters.get_mut(&word).and_then(VecDeque::pop_front) else {
-            return;
+            return false;
         };
         self.threads[thread].sleeps_on = None;
         match self.lateness() {
@@ -552,6 +571,7 @@ impl Machine {
                 self.set_timer(self.now + late, thread, sleep);
             }
         }
+        true
     }
 
     /// A thread that sleeps wants a core again.

@@ -40,8 +40,10 @@ mod world;
 
 pub(crate) use choose::Chooser;
 pub(crate) use config::{Config, Counts, Hooks};
-pub(crate) use cost::{COSTS, Costs};
+pub(crate) use cost::{Costs, HERE, METAL};
 pub(crate) use fault::Faults;
-pub(crate) use machine::{counts, knobs, now, run, running_threads, step_of, violate, work};
+pub(crate) use machine::{
+    counts, hottest, knobs, now, run, running_threads, step_of, violate, work,
+};
 pub(crate) use topology::{Topology, TopologyError};
 pub(crate) use world::{clock, env, hint, os, probe};
