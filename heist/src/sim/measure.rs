@@ -208,7 +208,9 @@ pub struct Measured {
     pub speed: f64,
     /// The places in the sources that waited most often for a line from another
     /// core, and their share.
-    pub hottest: Vec<(String, f64)>,
+    pub transfers_at: Vec<(String, f64)>,
+    /// The places that waited longest for locks, and their share.
+    pub waits_at: Vec<(String, f64)>,
 }
 
 const FIELDS: usize = 14;
@@ -236,18 +238,23 @@ impl Measured {
 
     fn to_text(&self) -> String {
         let numbers = self.fields().map(|field| format!("{field}")).join(" ");
-        let places = self.hottest.iter().map(|(place, share)| format!("\n{share} {place}"));
-        places.fold(numbers, |text, place| text + &place)
+        let line = |kind: char, (place, share): &(String, f64)| format!("\n{kind} {share} {place}");
+        let transfers = self.transfers_at.iter().map(|at| line('t', at));
+        let waits = self.waits_at.iter().map(|at| line('w', at));
+        transfers.chain(waits).fold(numbers, |text, line| text + &line)
     }
 
     fn from_text(text: &str) -> Option<Measured> {
         let mut lines = text.lines();
         let numbers: Vec<f64> =
             lines.next()?.split(' ').map_while(|field| field.parse().ok()).collect();
-        let hottest = lines.filter_map(|line| {
-            let (share, place) = line.split_once(' ')?;
-            Some((place.to_owned(), share.parse().ok()?))
-        });
+        let (mut transfers_at, mut waits_at) = (Vec::new(), Vec::new());
+        for line in lines {
+            let mut fields = line.split(' ');
+            let list = if fields.next()? == "t" { &mut transfers_at } else { &mut waits_at };
+            let share = fields.next()?.parse().ok()?;
+            list.push((fields.next()?.to_owned(), share));
+        }
         let fields: [f64; FIELDS] = numbers.try_into().ok()?;
         let [efficiency, throughput, half, most, nearly_all, rest @ ..] = fields;
         let [
@@ -274,7 +281,8 @@ impl Measured {
             searching,
             time,
             speed,
-            hottest: hottest.collect(),
+            transfers_at,
+            waits_at,
         })
     }
 }
@@ -333,10 +341,9 @@ fn run_one(plan: &Plan) -> String {
     result.to_text()
 }
 
-/// The places that waited for lines, and their share of all waits.
-fn hottest() -> Vec<(String, f64)> {
+/// The first places of a list, and their share of all.
+fn shares(all: Vec<(String, u64)>) -> Vec<(String, f64)> {
     const SHOWN: usize = 8;
-    let all = sim::hottest();
     let sum = all.iter().map(|(_, n)| n).sum::<u64>().max(1) as f64;
     all.into_iter().take(SHOWN).map(|(place, n)| (place, n as f64 / sum)).collect()
 }
@@ -375,6 +382,7 @@ fn measured(plan: &Plan) -> Measured {
         searching: counts.searching as f64 / (noted.total as f64 * cores),
         time: noted.total as f64,
         speed: 0.0,
-        hottest: hottest(),
+        transfers_at: shares(sim::most_transfers()),
+        waits_at: shares(sim::longest_waits()),
     }
 }

@@ -9,6 +9,8 @@ struct Notes {
     on: bool,
     expected: usize,
     done: usize,
+    /// Latencies count from the beginning, not only in the window.
+    from_rest: bool,
     /// Nanoseconds of user code, within the window.
     work: u64,
     latencies: Vec<u64>,
@@ -52,6 +54,12 @@ impl Probe {
         (notes.expected, notes.done) = (n, 0);
     }
 
+    /// The same, and it is the beginning that matters: nobody is awake yet.
+    pub(super) fn expect_from_rest(&self, n: usize) {
+        self.expect(n);
+        self.0.borrow_mut().from_rest = true;
+    }
+
     /// A task of so many nanoseconds is done.
     pub(super) fn task(&self, nanos: u64) {
         let mut notes = self.0.borrow_mut();
@@ -73,7 +81,7 @@ impl Probe {
 
     pub(super) fn latency(&self, nanos: u64) {
         let mut notes = self.0.borrow_mut();
-        if notes.on {
+        if notes.on && (notes.from_rest || notes.done >= notes.expected / 3) {
             notes.latencies.push(nanos);
         }
     }

@@ -18,6 +18,9 @@ use std::ptr;
 
 type Heap<T> = BinaryHeap<Reverse<T>>;
 
+/// Something counted for each place in the sources.
+type Sites = HashMap<&'static Location<'static>, u64>;
+
 pub(super) struct Machine {
     pub(super) config: Config,
     pub(super) rng: Rng,
@@ -41,7 +44,9 @@ pub(super) struct Machine {
     waiters: HashMap<usize, VecDeque<ThreadId>, BuildHasherDefault<ByAddress>>,
     lines: Lines,
     /// How often each place in the sources waited for a line from another core.
-    transfers_at: HashMap<&'static Location<'static>, u64>,
+    transfers_at: Sites,
+    /// How long each place waited for a lock.
+    pub(super) waits_at: Sites,
     /// Who goes on when the current thread pauses.
     chosen: Option<ThreadId>,
     /// Wake-ups that are on their way.
@@ -228,12 +233,17 @@ pub(crate) fn counts() -> Counts {
 
 /// The places in the sources that waited most often for a line from another
 /// core, and how often.
-pub(crate) fn hottest() -> Vec<(String, u64)> {
-    let mut all: Vec<(String, u64)> = with(|m| {
-        let all = m.transfers_at.iter().map(|(site, n)| (place(site), *n));
-        all.collect()
-    })
-    .unwrap_or_default();
+pub(crate) fn most_transfers() -> Vec<(String, u64)> {
+    with(|m| most(&m.transfers_at)).unwrap_or_default()
+}
+
+/// The places that waited longest for locks, and how long.
+pub(crate) fn longest_waits() -> Vec<(String, u64)> {
+    with(|m| most(&m.waits_at)).unwrap_or_default()
+}
+
+fn most(sites: &Sites) -> Vec<(String, u64)> {
+    let mut all: Vec<_> = sites.iter().map(|(site, n)| (place(site), *n)).collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     all
 }
@@ -289,7 +299,8 @@ impl Machine {
             sequence: 0,
             waiters: HashMap::default(),
             lines: Lines::new(),
-            transfers_at: HashMap::new(),
+            transfers_at: Sites::new(),
+            waits_at: Sites::new(),
             chosen: None,
             late: 0,
             told_quiet: false,

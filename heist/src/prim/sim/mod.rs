@@ -43,7 +43,7 @@ pub(crate) use config::{Config, Counts, Hooks};
 pub(crate) use cost::{Costs, HERE, METAL};
 pub(crate) use fault::Faults;
 pub(crate) use machine::{
-    counts, hottest, knobs, now, run, running_threads, step_of, violate, work,
+    counts, knobs, longest_waits, most_transfers, now, run, running_threads, step_of, violate, work,
 };
 pub(crate) use topology::{Topology, TopologyError};
 pub(crate) use world::{clock, env, hint, os, probe};

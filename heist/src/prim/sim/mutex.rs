@@ -7,6 +7,7 @@ use super::machine::{now, with};
 use super::world::hint;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
 const FREE: u32 = 0;
@@ -58,7 +59,12 @@ impl<T> Mutex<T> {
     fn wait(&self) {
         let since = now();
         self.wait_until_taken();
-        with(|m| m.counts.lock_wait += m.time().saturating_sub(since));
+        let site = Location::caller();
+        with(|m| {
+            let waited = m.time().saturating_sub(since);
+            m.counts.lock_wait += waited;
+            *m.waits_at.entry(site).or_default() += waited;
+        });
     }
 
     #[track_caller]
