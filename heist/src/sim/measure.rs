@@ -29,12 +29,13 @@ pub enum Policy {
     Without(&'static str),
 }
 
-const DEPARTURES: [(&str, policy::Departure); 5] = [
+const DEPARTURES: [(&str, policy::Departure); 6] = [
     ("bitmap", policy::Departure::Bitmap),
     ("prediction", policy::Departure::Prediction),
     ("quiet-end", policy::Departure::QuietEnd),
     ("two-rings", policy::Departure::TwoRings),
     ("spin-grace", policy::Departure::SpinGrace),
+    ("share-with-room", policy::Departure::ShareWithRoom),
 ];
 
 impl Policy {
