@@ -151,7 +151,8 @@ fn rounds(text: &str) -> Result<usize, String> {
 /// What `--help` prints.
 pub(crate) fn help() -> String {
     let mut text = String::from(
-        "heist measured against tokio, may, rayon and Go, in one interleaved run.
+        "heist measured against tokio, may, rayon, OS threads and Go, in one
+interleaved run.
 
 Usage: heist-bench [BENCH..] [OPTIONS]
        cargo run --release -p heist-bench -- [BENCH..] [OPTIONS]
@@ -169,8 +170,8 @@ Options:
   --procs LIST     numbers of workers, separated by commas   [default: 1,2]
   --rounds N       rounds of each benchmark; those that measure memory take
                    three at most                      [default: as they like]
-  --quick          smaller problems and fewer rounds: less than 40 seconds
-                   instead of less than five minutes, and less trustworthy
+  --quick          smaller problems and fewer rounds: less than 80 seconds
+                   instead of less than eight minutes, and less trustworthy
   --go WHICH       auto: the go command on PATH; off: without Go; or the path
                    of a go command                           [default: auto]
   --json FILE      also write every sample and every verdict to FILE

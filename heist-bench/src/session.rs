@@ -239,6 +239,10 @@ impl Session {
                     let lost = if v.lost { "LOST" } else { "MISSED" };
                     text += &format!("\n  {lost}: {name}: {:.2}, goal at most {goal}", v.value);
                 }
+                Some(goal) if v.lost => {
+                    let met = format!("goal at most {goal}: met");
+                    text += &format!("\n  LOST: {name}: {:.2}, {met}", v.value);
+                }
                 None if v.lost => {
                     text += &format!("\n  LOST: {name}: {:.2} (no goal)", v.value);
                 }

@@ -1,6 +1,9 @@
 //! What the kernel knows about memory and the machine.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{env, fs, io, process};
 
 /// How many CPUs this process may use.
@@ -15,6 +18,25 @@ pub(crate) fn describe() -> String {
     let model = model.map_or("unknown CPU", |rest| rest.trim_start_matches([' ', '\t', ':']));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{} × {model}, Linux {}", cpus(), kernel.trim())
+}
+
+/// Lets the calling thread, and those that it will start, use that many CPUs.
+///
+/// # Panics
+///
+/// If the kernel does not allow it.
+pub(crate) fn use_cpus(n: usize) {
+    let allowed = sched_getaffinity(None).expect("a thread may ask for its CPUs");
+    let mut fewer = CpuSet::new();
+    let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    cpus.take(n).for_each(|cpu| fewer.set(cpu));
+    sched_setaffinity(None, &fewer).expect("a thread may restrict itself");
+}
+
+/// CPU time of this process.
+pub(crate) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Memory of this process, in bytes.
@@ -117,6 +139,7 @@ pub(crate) fn on_path(command: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn fields_are_read() {
@@ -132,6 +155,25 @@ mod tests {
         let grown = Memory::now().since(before);
         assert!(grown[0] >= 30 << 20, "{grown:?}");
         assert_eq!(std::hint::black_box(block)[0], 1);
+    }
+
+    #[test]
+    fn a_thread_restricts_itself_and_no_other() {
+        let before = cpus();
+        let inside = std::thread::spawn(|| {
+            use_cpus(1);
+            (cpus(), std::thread::spawn(cpus).join().unwrap())
+        });
+        assert_eq!(inside.join().unwrap(), (1, 1));
+        assert_eq!(cpus(), before);
+    }
+
+    #[test]
+    fn computing_takes_cpu_time() {
+        let (begin, before) = (Instant::now(), cpu_time());
+        while cpu_time() - before < Duration::from_millis(2) {
+            assert!(begin.elapsed() < Duration::from_secs(60));
+        }
     }
 
     #[test]

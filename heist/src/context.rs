@@ -72,6 +72,11 @@ impl Bounds {
 
 type Routine = Coroutine<Resume, Suspend, (), Bounds>;
 
+/// What a frame keeps for its user can be told to be as good as new.
+pub(crate) trait Tidy {
+    fn is_tidy(&self) -> bool;
+}
+
 /// What a started goroutine has beside its control block.
 #[repr(align(16))]
 pub(crate) struct Frame<E> {
@@ -238,14 +243,27 @@ impl<E> Frame<E> {
     #[inline]
     pub(crate) unsafe fn clear(frame: NonNull<Frame<E>>)
     where
-        E: Default,
+        E: Default + Tidy,
     {
         // SAFETY: exclusive by the caller's promise, and initialised.
         let frame = unsafe { &mut *frame.as_ptr() };
-        if let Some(spare) = frame.spare.take() {
+        if frame.spare.get_mut().is_some() || !frame.ext.is_tidy() {
+            frame.clear_slowly();
+        }
+    }
+
+    /// Out of line: few goroutines leave something behind, and their end would
+    /// pay for the registers that this needs.
+    #[cold]
+    #[inline(never)]
+    fn clear_slowly(&mut self)
+    where
+        E: Default,
+    {
+        if let Some(spare) = self.spare.take() {
             stacks::release(spare);
         }
-        frame.ext = E::default();
+        self.ext = E::default();
     }
 
     /// Whether it was ever resumed.
@@ -323,6 +341,12 @@ pub(crate) fn stack_pointer() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Tidy for () {
+        fn is_tidy(&self) -> bool {
+            true
+        }
+    }
 
     unsafe fn twice(argument: *const ()) {
         // SAFETY: the test passes a cell with the frame in it.

@@ -40,6 +40,7 @@ compile_error!(
      context switch for the architecture"
 );
 
+pub mod chan;
 mod prim;
 mod sched;
 

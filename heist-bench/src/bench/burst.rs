@@ -1,14 +1,13 @@
 //! Out of the blue, a task spawns 64 others. How long until each runs?
 
-use super::compare::Comparison;
+use super::compare::{Comparison, Goal};
 use super::gate::{HeistGate, MayGate, TokioGate, notify};
-use super::{Benchmark, Peer, Problem, Round};
+use super::{Benchmark, Peer, Problem, Round, clock_reading, now};
 use crate::session::Session;
 use crate::table::Table;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(super) const BENCHMARK: Benchmark = Benchmark {
     name: "burst",
@@ -34,18 +33,11 @@ const IDLE: Duration = Duration::from_millis(2);
 
 fn run(session: &mut Session) -> Table {
     let rounds = session.rounds(10, 3);
-    let comparison = Comparison {
-        title: format!(
-            "burst: µs from spawn to start, {} bursts of {TASKS} tasks",
-            rounds * BURSTS
-        ),
-        problem: &PROBLEM,
-        n: TASKS,
-        per: 1000.0,
-        rounds,
-        goals: Some([0.5, 0.5]),
-        tail: true,
-    };
+    let title =
+        format!("burst: µs from spawn to start, {} bursts of {TASKS} tasks", rounds * BURSTS);
+    let goal = Goal::OfBest([0.5, 0.5]);
+    let mut comparison = Comparison::new(title, &PROBLEM, TASKS, rounds, 1000.0, goal);
+    comparison.tail = true;
     let mut table = comparison.run(session);
     let reading = clock_reading();
     table.note(format!(
@@ -54,20 +46,6 @@ fn run(session: &mut Session) -> Table {
         reading * TASKS as f64 / 1000.0
     ));
     table
-}
-
-/// Nanoseconds that [`now`] takes when nothing disturbs it.
-fn clock_reading() -> f64 {
-    const READINGS: u64 = 1000;
-    let readings = || {
-        let begin = now();
-        for _ in 1..READINGS {
-            std::hint::black_box(now());
-        }
-        now() - begin
-    };
-    let least = (0..100).map(|_| readings()).min().unwrap_or(0);
-    least as f64 / READINGS as f64
 }
 
 /// When a task was spawned and when it began, in a cache line of its own.
@@ -98,12 +76,6 @@ impl Times {
         let spawned = self.spawned.load(Ordering::Relaxed);
         self.began.load(Ordering::Relaxed).saturating_sub(spawned)
     }
-}
-
-/// Nanoseconds since the first call.
-fn now() -> u64 {
-    static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
-    super::nanos_since(*BASE)
 }
 
 /// A round: bursts with idleness before each.

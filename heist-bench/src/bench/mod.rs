@@ -4,22 +4,33 @@
 //! peer that can; a *benchmark* is what the command line names: it has problems
 //! sampled and makes a table of the answers.
 
+mod buffered;
 mod burst;
 pub(crate) mod callgrind;
 mod compare;
 mod flat;
 mod gate;
+mod many;
+mod mutex;
 mod ops;
 mod parked;
+mod pingpong;
+mod ring;
+mod select;
+mod skynet;
+mod sleep;
 mod spawn_join;
 mod spawn_join_handles;
 mod spawned;
+mod timer;
+mod wake;
 mod yields;
 
 use crate::session::Session;
 use crate::system;
 use crate::table::{Table, count};
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 /// What the command line names.
@@ -39,6 +50,18 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     parked::BENCHMARK,
     spawned::BENCHMARK,
     flat::BENCHMARK,
+    pingpong::BENCHMARK,
+    buffered::BENCHMARK,
+    many::BENCHMARK,
+    ring::BENCHMARK,
+    select::BENCHMARK,
+    select::BENCHMARK_UNBUFFERED,
+    mutex::BENCHMARK,
+    sleep::BENCHMARK,
+    timer::BENCHMARK,
+    wake::BENCHMARK_BUSY,
+    wake::BENCHMARK_WAITING,
+    skynet::BENCHMARK,
     ops::BENCHMARK,
     callgrind::BENCHMARK,
 ];
@@ -55,6 +78,7 @@ pub(crate) enum Peer {
     Tokio,
     May,
     Rayon,
+    Threads,
     Go,
 }
 
@@ -65,13 +89,14 @@ impl Peer {
             Peer::Tokio => "tokio",
             Peer::May => "may",
             Peer::Rayon => "rayon",
+            Peer::Threads => "threads",
             Peer::Go => "Go",
         }
     }
 
     pub(crate) fn named(name: &str) -> Option<Peer> {
-        let all = [Peer::Heist, Peer::Tokio, Peer::May, Peer::Rayon, Peer::Go];
-        all.into_iter().find(|peer| peer.name() == name)
+        use Peer::{Go, Heist, May, Rayon, Threads, Tokio};
+        [Heist, Tokio, May, Rayon, Threads, Go].into_iter().find(|peer| peer.name() == name)
     }
 }
 
@@ -107,6 +132,18 @@ const PROBLEMS: &[&Problem] = &[
     &parked::PROBLEM,
     &spawned::PROBLEM,
     &flat::PROBLEM,
+    &pingpong::PROBLEM,
+    &buffered::PROBLEM,
+    &many::PROBLEM,
+    &ring::PROBLEM,
+    &select::PROBLEM,
+    &select::PROBLEM_UNBUFFERED,
+    &mutex::PROBLEM,
+    &sleep::PROBLEM,
+    &timer::PROBLEM,
+    &wake::PROBLEM_BUSY,
+    &wake::PROBLEM_WAITING,
+    &skynet::PROBLEM,
 ];
 
 impl Problem {
@@ -144,6 +181,13 @@ fn heist_runtime(procs: usize) -> heist::Runtime {
 /// A tokio runtime: the multi-thread one, also with one worker.
 fn tokio_runtime(procs: usize) -> tokio::runtime::Runtime {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(procs).build();
+    runtime.unwrap_or_else(|error| panic!("no tokio runtime: {error}"))
+}
+
+/// The same with timers, which cost it something whenever it waits.
+fn tokio_runtime_with_time(procs: usize) -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(procs).enable_time().build();
     runtime.unwrap_or_else(|error| panic!("no tokio runtime: {error}"))
 }
 
@@ -188,9 +232,41 @@ fn rayon_pool(procs: usize) -> rayon::ThreadPool {
     pool.unwrap_or_else(|error| panic!("no rayon pool: {error}"))
 }
 
+/// Runs a closure on an OS thread that may use as many CPUs, which goes for the
+/// threads that it starts too.
+fn on_threads<T: Send>(procs: usize, f: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            system::use_cpus(procs);
+            f()
+        });
+        thread.join().unwrap_or_else(|_| panic!("a thread panicked"))
+    })
+}
+
 /// `n` in parts of at most `size`.
 fn batches(n: u64, size: u64) -> impl Iterator<Item = u64> {
     (0..n).step_by(size as usize).map(move |begin| size.min(n - begin))
+}
+
+/// Nanoseconds since the first call.
+fn now() -> u64 {
+    static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
+    nanos_since(*BASE)
+}
+
+/// Nanoseconds that [`now`] takes when nothing disturbs it.
+fn clock_reading() -> f64 {
+    const READINGS: u64 = 1000;
+    let readings = || {
+        let begin = now();
+        for _ in 1..READINGS {
+            std::hint::black_box(now());
+        }
+        now() - begin
+    };
+    let least = (0..100).map(|_| readings()).min().unwrap_or(0);
+    least as f64 / READINGS as f64
 }
 
 /// Nanoseconds since then.
@@ -213,7 +289,8 @@ mod tests {
     #[test]
     fn every_problem_begins_with_heist_and_is_found() {
         for problem in PROBLEMS {
-            assert_eq!(problem.all_peers()[0], Peer::Heist, "{}", problem.name);
+            let heist = problem.all_peers().iter().position(|&peer| peer == Peer::Heist);
+            assert!(heist.is_none_or(|i| i == 0), "{}", problem.name);
             assert!(super::problem(problem.name).is_some());
         }
         assert!(open("nothing", Peer::Heist, 1, 1).is_none());

@@ -1,6 +1,6 @@
 //! A task spawns a million others, which do nothing, and waits for them.
 
-use super::compare::Comparison;
+use super::compare::{Comparison, Goal};
 use super::gate::{HeistGate, MayGate, TokioGate, notify};
 use super::{Benchmark, Peer, Problem, Round, nanos_since};
 use crate::session::Session;
@@ -22,15 +22,10 @@ pub(super) const PROBLEM: Problem = Problem {
 
 fn run(session: &mut Session) -> Table {
     let n = session.size(1_000_000, 100_000);
-    let comparison = Comparison {
-        title: format!("spawn_join: ns per task, {} trivial tasks", count(n)),
-        problem: &PROBLEM,
-        n,
-        per: n as f64,
-        rounds: session.rounds(7, 3),
-        goals: Some([0.6, 0.5]),
-        tail: false,
-    };
+    let title = format!("spawn_join: ns per task, {} trivial tasks", count(n));
+    let rounds = session.rounds(7, 3);
+    let goal = Goal::OfBest([0.6, 0.5]);
+    let comparison = Comparison::new(title, &PROBLEM, n, rounds, n as f64, goal);
     let mut table = comparison.run(session);
     table.note(MAY_NOTE);
     table

@@ -1,6 +1,6 @@
 //! As `spawn_join`, with a handle for each task, joined in order.
 
-use super::compare::Comparison;
+use super::compare::{Comparison, Goal};
 use super::spawn_join::{MAY_BATCH, MAY_NOTE};
 use super::{Benchmark, Peer, Problem, Round, nanos_since};
 use crate::session::Session;
@@ -22,15 +22,9 @@ pub(super) const PROBLEM: Problem = Problem {
 
 fn run(session: &mut Session) -> Table {
     let n = session.size(1_000_000, 100_000);
-    let comparison = Comparison {
-        title: format!("spawn_join_handles: ns per task, {} tasks, each joined", count(n)),
-        problem: &PROBLEM,
-        n,
-        per: n as f64,
-        rounds: session.rounds(5, 3),
-        goals: None,
-        tail: false,
-    };
+    let title = format!("spawn_join_handles: ns per task, {} tasks, each joined", count(n));
+    let rounds = session.rounds(5, 3);
+    let comparison = Comparison::new(title, &PROBLEM, n, rounds, n as f64, Goal::None);
     let mut table = comparison.run(session);
     table.note(MAY_NOTE);
     table

@@ -1,6 +1,6 @@
 //! A thousand tasks that each yield a thousand times.
 
-use super::compare::Comparison;
+use super::compare::{Comparison, Goal};
 use super::gate::{HeistGate, MayGate, TokioGate, notify};
 use super::{Benchmark, Peer, Problem, Round, nanos_since};
 use crate::session::Session;
@@ -22,16 +22,10 @@ const YIELDS: u64 = 1000;
 
 fn run(session: &mut Session) -> Table {
     let n = 1000;
-    let comparison = Comparison {
-        title: "yield: ns per yield, 1,000 tasks that yield 1,000 times each".into(),
-        problem: &PROBLEM,
-        n,
-        per: (n * YIELDS) as f64,
-        rounds: session.rounds(15, 5),
-        goals: Some([0.4, 0.5]),
-        tail: false,
-    };
-    comparison.run(session)
+    let title = "yield: ns per yield, 1,000 tasks that yield 1,000 times each";
+    let rounds = session.rounds(15, 5);
+    let goal = Goal::OfBest([0.4, 0.5]);
+    Comparison::new(title, &PROBLEM, n, rounds, (n * YIELDS) as f64, goal).run(session)
 }
 
 fn heist(procs: usize, n: u64) -> Round {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -21,6 +22,16 @@ const (
 	yields = 1000
 	bursts = 30
 	idle   = 2 * time.Millisecond
+
+	capacity   = 128
+	sides      = 8
+	ringTasks  = 503
+	mutexTasks = 100
+	channels   = 4
+	longest    = 200
+	busy       = 5 * time.Millisecond
+	computing  = 50 * time.Microsecond
+	children   = 10
 )
 
 type problem struct {
@@ -35,6 +46,19 @@ var problems = map[string]problem{
 	"burst":      {burst, true},
 	"parked":     {parked, false},
 	"spawned":    {spawned, false},
+
+	"pingpong":          {pingpong, true},
+	"buffered":          {buffered, true},
+	"many":              {many, true},
+	"ring":              {ring, true},
+	"mutex":             {mutex, true},
+	"select":            {func(n int) []int64 { return selecting(n, capacity) }, true},
+	"select_unbuffered": {func(n int) []int64 { return selecting(n, 0) }, true},
+	"sleep":             {sleep, true},
+	"timer":             {timer, true},
+	"wake_busy":         {func(n int) []int64 { return wake(n, 0, busy) }, true},
+	"wake_waiting":      {func(n int) []int64 { return wake(n, computing, 0) }, true},
+	"skynet":            {skynet, true},
 }
 
 func main() {
@@ -149,6 +173,239 @@ func spawned(n int) []int64 {
 		go func() { <-never }()
 	}
 	return growth(before)
+}
+
+func pingpong(n int) []int64 {
+	ping, pong := make(chan int), make(chan int)
+	go func() {
+		for ball := range ping {
+			pong <- ball
+		}
+	}()
+	begin := time.Now()
+	for ball := 0; ball < n; ball++ {
+		ping <- ball
+		check(<-pong, ball)
+	}
+	nanos := time.Since(begin).Nanoseconds()
+	close(ping)
+	return []int64{nanos}
+}
+
+func buffered(n int) []int64 {
+	begin := time.Now()
+	messages := make(chan int, capacity)
+	go func() {
+		for i := 0; i < n; i++ {
+			messages <- i
+		}
+		close(messages)
+	}()
+	received := 0
+	for message := range messages {
+		received += message
+	}
+	check(received, n*(n-1)/2)
+	return []int64{time.Since(begin).Nanoseconds()}
+}
+
+func many(n int) []int64 {
+	begin := time.Now()
+	share := n / sides
+	messages := make(chan int, capacity)
+	var producers, consumers sync.WaitGroup
+	producers.Add(sides)
+	consumers.Add(sides)
+	var received atomic.Int64
+	for i := 0; i < sides; i++ {
+		go func() {
+			for j := 0; j < share; j++ {
+				messages <- j
+			}
+			producers.Done()
+		}()
+		go func() {
+			sum := 0
+			for message := range messages {
+				sum += message
+			}
+			received.Add(int64(sum))
+			consumers.Done()
+		}()
+	}
+	producers.Wait()
+	close(messages)
+	consumers.Wait()
+	check(int(received.Load()), sides*(share*(share-1)/2))
+	return []int64{time.Since(begin).Nanoseconds()}
+}
+
+func ring(laps int) []int64 {
+	first := make(chan int)
+	last := first
+	for i := 1; i < ringTasks; i++ {
+		previous, next := last, make(chan int)
+		go func() {
+			for token := range previous {
+				next <- token
+			}
+			close(next)
+		}()
+		last = next
+	}
+	begin := time.Now()
+	for lap := 0; lap < laps; lap++ {
+		first <- lap
+		check(<-last, lap)
+	}
+	nanos := time.Since(begin).Nanoseconds()
+	close(first)
+	return []int64{nanos}
+}
+
+func mutex(n int) []int64 {
+	begin := time.Now()
+	share := n / mutexTasks
+	var lock sync.Mutex
+	counter := 0
+	var all sync.WaitGroup
+	all.Add(mutexTasks)
+	for i := 0; i < mutexTasks; i++ {
+		go func() {
+			for j := 0; j < share; j++ {
+				lock.Lock()
+				counter++
+				lock.Unlock()
+			}
+			all.Done()
+		}()
+	}
+	all.Wait()
+	check(counter, mutexTasks*share)
+	return []int64{time.Since(begin).Nanoseconds()}
+}
+
+func selecting(n, capacity int) []int64 {
+	begin := time.Now()
+	share := n / channels
+	var all [channels]chan int
+	for i := range all {
+		messages := make(chan int, capacity)
+		all[i] = messages
+		go func() {
+			for j := 0; j < share; j++ {
+				messages <- j
+			}
+		}()
+	}
+	a, b, c, d := all[0], all[1], all[2], all[3]
+	received := 0
+	for i := 0; i < channels*share; i++ {
+		select {
+		case message := <-a:
+			received += message
+		case message := <-b:
+			received += message
+		case message := <-c:
+			received += message
+		case message := <-d:
+			received += message
+		}
+	}
+	check(received, channels*(share*(share-1)/2))
+	return []int64{time.Since(begin).Nanoseconds()}
+}
+
+// Nanoseconds on the wall, and of the CPUs.
+func sleep(n int) []int64 {
+	begin, before := time.Now(), cpuTime()
+	var all sync.WaitGroup
+	all.Add(n)
+	for i := 0; i < n; i++ {
+		duration := time.Duration(1+i%longest) * time.Millisecond
+		go func() {
+			time.Sleep(duration)
+			all.Done()
+		}()
+	}
+	all.Wait()
+	return []int64{time.Since(begin).Nanoseconds(), cpuTime() - before}
+}
+
+func timer(n int) []int64 {
+	begin := time.Now()
+	for i := 0; i < n; i++ {
+		timer := time.AfterFunc(time.Minute, func() { fail("it was stopped") })
+		if !timer.Stop() {
+			fail("it had not fired")
+		}
+	}
+	return []int64{time.Since(begin).Nanoseconds()}
+}
+
+// The message is when it was sent; the answer is how long it took.
+func wake(n int, before, after time.Duration) []int64 {
+	base := time.Now()
+	compute := func(duration time.Duration) {
+		for end := time.Since(base) + duration; time.Since(base) < end; {
+		}
+	}
+	messages, answers := make(chan time.Duration, 1), make(chan time.Duration, 1)
+	go func() {
+		for sent := range messages {
+			answers <- time.Since(base) - sent
+		}
+	}()
+	latencies := make([]int64, 0, n)
+	for i := 0; i < n; i++ {
+		compute(before)
+		messages <- time.Since(base)
+		compute(after)
+		latencies = append(latencies, int64(<-answers))
+	}
+	close(messages)
+	return latencies
+}
+
+func skynet(n int) []int64 {
+	begin := time.Now()
+	up := make(chan int)
+	go node(up, 0, n)
+	check(<-up, n*(n-1)/2)
+	return []int64{time.Since(begin).Nanoseconds()}
+}
+
+func node(up chan<- int, begin, end int) {
+	if end-begin == 1 {
+		up <- begin
+		return
+	}
+	share := (end - begin + children - 1) / children
+	values, count := make(chan int), 0
+	for ; begin < end; begin += share {
+		go node(values, begin, min(end, begin+share))
+		count++
+	}
+	sum := 0
+	for ; count > 0; count-- {
+		sum += <-values
+	}
+	up <- sum
+}
+
+func check(is, should int) {
+	if is != should {
+		fail(fmt.Sprintf("%d, and not %d", is, should))
+	}
+}
+
+// Nanoseconds of CPU time of this process.
+func cpuTime() int64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		fail(err.Error())
+	}
+	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
 // Bytes of this process: resident, page tables.

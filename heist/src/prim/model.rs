@@ -59,5 +59,9 @@ pub(crate) mod hint {
         loom::thread::yield_now();
     }
 
+    pub(crate) fn give_way() {
+        loom::thread::yield_now();
+    }
+
     pub(crate) fn prefetch<T>(_: *const T) {}
 }

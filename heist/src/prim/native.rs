@@ -104,6 +104,27 @@ mod membarrier {
 /// Spinning.
 pub(crate) mod hint {
     pub(crate) use std::hint::spin_loop;
+    /// Lets the kernel run another thread.
+    pub(crate) use std::thread::yield_now as give_way;
+
+    /// Asks for the cache line at `pointer`, and the next one, soon and in order to
+    /// write there.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_write<T>(pointer: *const T) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as in `prefetch`; a CPU without the instruction takes it for a
+        // no-op.
+        unsafe {
+            std::arch::asm!("prefetchw [{0}]", "prefetchw [{0} + 64]", in(reg) pointer,
+                options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as in `prefetch`.
+        unsafe {
+            std::arch::asm!("prfm pstl1keep, [{0}]", "prfm pstl1keep, [{0}, #64]", in(reg) pointer,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
 
     /// Asks for the cache line at `pointer`, and the next one, soon.
     #[inline(always)]

@@ -36,6 +36,28 @@ impl Rng {
     }
 }
 
+/// Random bits, from a generator of the calling thread's own.
+///
+/// Never inlined: see `thread::slot`.
+#[inline(never)]
+pub(crate) fn of_thread() -> u64 {
+    thread_local! {
+        static STATE: Cell<u64> = const { Cell::new(0) };
+    }
+    STATE.with(|state| {
+        let mut x = state.get();
+        if x == 0 {
+            x = super::env::entropy() | 1;
+        }
+        // As in `Rng::next`.
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        state.set(x);
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::Rng;

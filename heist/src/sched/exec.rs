@@ -224,10 +224,10 @@ fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
     if g.has(flag::IDLE_PRIORITY) {
         return wake::inject_idle(sched, sched.life(), g);
     }
-    if p.own().behind_all.replace(false) || !departs(Departure::TwoRings) {
-        let _ = sched.put_global([g]);
-    } else {
+    if departs(Departure::TwoRings) {
         wake::put_yielded(sched, p, g);
+    } else {
+        let _ = sched.put_global([g]);
     }
     if sched.idle.idle_ps() != 0 {
         fence(Ordering::SeqCst);

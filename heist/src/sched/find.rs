@@ -40,6 +40,9 @@ pub(crate) const SLICE: u64 = 10_000_000;
 /// How many runnexts in a row run before the clock is read.
 const SAMPLE: u32 = 32;
 
+/// Fewer goroutines than this that yield on a P are not worth sharing.
+const CROWD: usize = 64;
+
 /// A goroutine to run.
 pub(crate) struct Next {
     pub(crate) g: &'static G,
@@ -192,10 +195,32 @@ fn rotate(p: Held, g: &'static G) -> Option<Next> {
 fn next_round(m: &'static M, p: Held) {
     if m.sched.runq_size.load(Ordering::Relaxed) != 0 {
         m.sched.take_global_batch(p);
+    } else if p.runq.yielded() > CROWD {
+        share(m.sched, p);
     }
     if p.runq.yielded() > 0 {
         p.runq.turn();
         wake::offer(m.sched, p);
+    }
+}
+
+/// Those that yield stay on their P, so a P with many of them serves each less
+/// often than one with few. At the end of a round it looks at another P, and if
+/// that has much less, half the difference goes to the global queue, where the
+/// others find it at the end of theirs.
+#[cold]
+fn share(sched: &'static Sched, p: Held) {
+    let others = sched.procs() - 1;
+    if others == 0 {
+        return;
+    }
+    let other = (p.id + 1 + p.random() % others) % (others + 1);
+    let (mine, theirs) = (p.runq.yielded(), sched.p(other).runq.len());
+    if mine > theirs + theirs / 4 + CROWD
+        && let Some(surplus) = p.runq.take_yielded(|n| n.saturating_sub(theirs) / 2)
+    {
+        // Refused by a runtime that closes: shutdown finds them by their state.
+        let _ = sched.put_global(surplus.iter());
     }
 }
 

@@ -38,6 +38,14 @@ pub(crate) struct Ext {
     pub(crate) locals: OnceCell<Box<RefCell<Locals>>>,
 }
 
+impl context::Tidy for Ext {
+    #[inline(always)]
+    fn is_tidy(&self) -> bool {
+        // A pin that is over is overwritten before the next one counts.
+        self.locals.get().is_none()
+    }
+}
+
 pub(crate) type Frame = context::Frame<Ext>;
 
 /// Why a goroutine waits. Texts are Go's where Go has the thing.

@@ -12,6 +12,7 @@
 use super::g::G;
 use super::protocol::g_state::Status;
 use crate::prim::atomic::{AtomicUsize, Ordering, keep};
+use crate::prim::hint;
 use crate::prim::lock::{Lock, Rank};
 use std::cell::Cell;
 use std::io;
@@ -22,7 +23,7 @@ const LAST_CHUNK: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Blocks that a P and the pool trade at a time.
-const BATCH: usize = 64;
+const BATCH: usize = 128;
 
 struct Pool {
     free: Vec<&'static G>,
@@ -124,7 +125,7 @@ pub(crate) fn put(g: &'static G) {
 }
 
 /// Blocks that a P keeps.
-const CACHE: usize = 2 * BATCH;
+const CACHE: usize = 4 * BATCH;
 
 /// The free blocks of a P, last in, first out.
 pub(crate) struct Cache {
@@ -156,6 +157,11 @@ impl Cache {
             && let Some(g) = self.free[(len - 1) % CACHE].get()
         {
             self.set_len(len - 1);
+            // Those that are next may have been freed by another P; the exchange
+            // of runnext would wait for their memory.
+            if let Some(later) = self.free[len.wrapping_sub(4) % CACHE].get() {
+                hint::prefetch_to_write(later);
+            }
             return Ok(g);
         }
         self.refill()

@@ -81,15 +81,12 @@ pub(crate) struct Own {
     pub(crate) birth_score: Cell<u8>,
     /// The last tick at which the global queue came first.
     pub(crate) looked: Cell<u32>,
-    /// The local queue was full since the running goroutine last looked.
-    pub(crate) overflowed: Cell<bool>,
-    /// The goroutine that yields next goes behind the whole global queue.
-    pub(crate) behind_all: Cell<bool>,
-    /// The tick in which the queue was full first, and when that was.
-    pub(crate) overflow_since: Cell<(u32, u64)>,
     /// How many runnexts ran in a row, and since when.
     pub(crate) streak: Cell<u32>,
     pub(crate) slice_start: Cell<u64>,
+    /// How many more calls may find nothing before one yields (see
+    /// `park::poll_point`).
+    pub(crate) polls: Cell<u32>,
     pub(crate) looks: Looks,
     /// Kept for its memory: timers that are being fired.
     pub(crate) due: Cell<Vec<Due>>,
@@ -150,11 +147,9 @@ impl P {
                 now: Cell::new(0),
                 birth_score: Cell::new(super::wake::UNDECIDED),
                 looked: Cell::new(u32::MAX),
-                overflowed: Cell::new(false),
-                behind_all: Cell::new(false),
-                overflow_since: Cell::new((u32::MAX, 0)),
                 streak: Cell::new(0),
                 slice_start: Cell::new(0),
+                polls: Cell::new(0),
                 looks: Looks::default(),
                 due: Cell::default(),
             },
@@ -244,9 +239,6 @@ impl Held {
         self.own().woke_for_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);
-        self.own().overflowed.set(false);
-        self.own().behind_all.set(false);
-        self.own().overflow_since.set((u32::MAX, 0));
         self.own().streak.set(0);
         self.own().birth_score.set(super::wake::UNDECIDED);
         self.p.late.store(false, Ordering::Relaxed);

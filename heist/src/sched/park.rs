@@ -104,9 +104,42 @@ pub(crate) fn yield_whatever_comes() -> Resume {
     suspend(inside, g, Suspend::Yield)
 }
 
+/// How often a goroutine may look at something in vain before others get a turn.
+const POLLS: u32 = 64;
+
+/// A call that would have had to wait, and was told not to, has found nothing.
+/// Goroutines that try again and again are to be stopped like those that wait:
+/// every 64th such call on a P yields.
+///
+/// Never unwinds, since callers may hold what they tried to hand over: a runtime
+/// that shuts down stops the goroutine at its next wait.
+#[inline]
+pub(crate) fn poll_point() {
+    let Some(m) = m::current() else { return };
+    if m.curg().is_none() {
+        return;
+    }
+    let Some(inside) = Inside::enter() else { return };
+    let polls = &inside.p.own().polls;
+    let left = polls.get();
+    if left > 0 {
+        polls.set(left - 1);
+        return;
+    }
+    polls.set(POLLS - 1);
+    drop(inside);
+    yield_after_polls();
+}
+
+#[cold]
+#[inline(never)]
+fn yield_after_polls() {
+    let _ = yield_whatever_comes();
+}
+
 /// Whether the goroutine cannot leave its thread: it is pinned, or it unwinds.
 #[inline(always)]
-fn must_stay(g: &'static G) -> bool {
+pub(crate) fn must_stay(g: &'static G) -> bool {
     g.has(flag::PINNED) || thread::panicking()
 }
 

@@ -18,14 +18,11 @@ pub(crate) enum Departure {
     TwoRings = 8,
     /// The grace before a runnext is stolen is a spin, not a sleep.
     SpinGrace = 16,
-    /// Those that yielded make way for the global queue only if the P has no room
-    /// for its share of it.
-    ShareWithRoom = 32,
 }
 
 /// All departures.
 #[cfg(sim)]
-pub(crate) const HEIST: u32 = 63;
+pub(crate) const HEIST: u32 = 31;
 
 /// Whether this departure is made.
 #[cfg(not(sim))]

@@ -9,10 +9,9 @@ use super::g::G;
 use super::m::M;
 use super::mask::{MAX_PROCS, Mask};
 use super::p::{Held, P};
-use super::policy::{Departure, departs};
 use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
-use super::protocol::run_queue::CAPACITY;
+use super::protocol::run_queue::HALF;
 use super::timers::{self, Keeper};
 use crate::prim::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, keep,
@@ -399,25 +398,17 @@ impl Sched {
         g
     }
 
-    /// Takes the P's share of the global queue. If there is no room for all of it,
-    /// a quarter of those that yielded on this P go behind it first. So each of
-    /// them runs a few times before it waits for everybody, and few of them change
-    /// their P, which costs more than all the rest of a yield. With room for its
-    /// share they stay: otherwise a few goroutines would circle between the Ps and
-    /// the global queue for ever, and each round would take the lock (at 64 cores
-    /// that made a yield eight times as dear: `SCALING.md`).
+    /// Takes the P's share of the global queue. If there is no room for it, some of
+    /// those that yielded on this P go behind it first. So each of them runs many
+    /// times before it waits for everybody, and few of them change their P, which
+    /// costs more than all the rest of a yield.
     pub(crate) fn take_global_batch(&self, p: Held) {
-        const HALF: usize = CAPACITY / 2;
         let procs = self.procs() as usize;
         let mut shared = self.shared.lock();
-        let room = p.runq.room_for_yielded().min(HALF);
-        let crowded = if departs(Departure::ShareWithRoom) {
-            shared.runq.batch(procs, usize::MAX) > room
-        } else {
-            shared.runq.len() > shared.runq.batch(procs, HALF)
-        };
-        if crowded && let Some(quarter) = p.runq.take_quarter_of_yielded() {
-            shared.runq.append(quarter.iter());
+        if p.runq.room_for_yielded() < shared.runq.batch(procs, HALF)
+            && let Some(some) = p.runq.take_yielded(|_| HALF)
+        {
+            shared.runq.append(some.iter());
         }
         let room = p.runq.room_for_yielded().min(HALF);
         shared.runq.take_batch(procs, room, |g| {

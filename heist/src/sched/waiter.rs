@@ -216,6 +216,11 @@ impl Turn {
         self.waiter.wake();
     }
 
+    /// Whether nobody has ended it.
+    pub(crate) fn is_open(self) -> bool {
+        self.waiter.turn().is_open(self.number)
+    }
+
     /// The caller, whose wait this is, no longer wants it. If somebody has won
     /// already, takes the wake-up and returns false.
     #[must_use]

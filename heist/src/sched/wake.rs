@@ -94,7 +94,6 @@ pub(crate) fn put_yielded(sched: &'static Sched, p: Held, g: &'static G) {
 #[cold]
 fn overflow(sched: &'static Sched, p: Held, g: &'static G) {
     p.counters.overflows.bump();
-    p.own().overflowed.set(true);
     loop {
         if let Some(half) = p.runq.take_half() {
             let rest = (!is(Mutant::LoseOverflow)).then_some(g);
@@ -111,7 +110,7 @@ fn overflow(sched: &'static Sched, p: Held, g: &'static G) {
 fn overflow_yielded(sched: &'static Sched, p: Held, g: &'static G) {
     p.counters.overflows.bump();
     loop {
-        if let Some(half) = p.runq.take_half_of_yielded() {
+        if let Some(half) = p.runq.take_yielded(|n| n - n / 2) {
             return to_global(sched, half.iter().chain([g]));
         }
         if p.runq.push_yielded(g).is_ok() {

@@ -29,13 +29,12 @@ pub enum Policy {
     Without(&'static str),
 }
 
-const DEPARTURES: [(&str, policy::Departure); 6] = [
+const DEPARTURES: [(&str, policy::Departure); 5] = [
     ("bitmap", policy::Departure::Bitmap),
     ("prediction", policy::Departure::Prediction),
     ("quiet-end", policy::Departure::QuietEnd),
     ("two-rings", policy::Departure::TwoRings),
     ("spin-grace", policy::Departure::SpinGrace),
-    ("share-with-room", policy::Departure::ShareWithRoom),
 ];
 
 impl Policy {

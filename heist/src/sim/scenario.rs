@@ -5,7 +5,7 @@
 use super::Rng;
 use crate::prim::sim::work;
 use crate::prim::{clock, thread as os};
-use crate::{Builder, Runtime, go, go_idle, thread, time};
+use crate::{Builder, Runtime, chan, go, go_idle, thread, time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) struct Scenario {
 }
 
 /// All of them.
-pub(super) const SCENARIOS: [Scenario; 13] = [
+pub(super) const SCENARIOS: [Scenario; 14] = [
     Scenario { name: "spawn-join", body: spawn_join },
     Scenario { name: "tree", body: tree },
     Scenario { name: "flood", body: flood },
@@ -31,6 +31,7 @@ pub(super) const SCENARIOS: [Scenario; 13] = [
     Scenario { name: "two-runtimes", body: two_runtimes },
     Scenario { name: "unwind", body: unwind },
     Scenario { name: "timers", body: timers },
+    Scenario { name: "channels", body: channels },
 ];
 
 fn runtime(rng: &Rng, procs: usize) -> Runtime {
@@ -336,4 +337,54 @@ fn timers(rng: &Rng, procs: usize) {
         stopped
     });
     assert_eq!(rings.load(Ordering::Relaxed) + stopped, n as usize);
+}
+
+/// Senders, receivers and those that select, on channels with and without room:
+/// every message arrives once.
+fn channels(rng: &Rng, procs: usize) {
+    let (senders, receivers) = (1 + rng.next() as usize % 3, 1 + rng.next() as usize % 3);
+    let (each, room, salt) =
+        (1 + rng.next() as usize % 6, rng.next() as usize % 4, rng.next() >> 4);
+    runtime(rng, procs).run(|| {
+        let (one, from_one) = chan::bounded::<usize>(room);
+        let (two, from_two) = chan::bounded::<usize>(1);
+        let senders: Vec<_> = (0..senders)
+            .map(|s| {
+                let to = if s % 2 == 0 { one.clone() } else { two.clone() };
+                go(move || {
+                    for i in 0..each {
+                        compute(salt + i as u32);
+                        assert!(to.send(1).is_ok(), "somebody receives");
+                    }
+                })
+            })
+            .collect();
+        drop((one, two));
+        let receivers: Vec<_> = (0..receivers)
+            .map(|_| {
+                let (one, two) = (from_one.clone(), from_two.clone());
+                go(move || {
+                    let (mut sum, mut open) = (0, [true; 2]);
+                    while open != [false; 2] {
+                        let mut select = chan::Select::new();
+                        let first = if open[0] { select.recv(&one) } else { usize::MAX };
+                        if open[1] {
+                            select.recv(&two);
+                        }
+                        let ready = select.select();
+                        let which = usize::from(ready.index() != first);
+                        match ready.recv(if which == 0 { &one } else { &two }) {
+                            Ok(n) => sum += n,
+                            Err(_) => open[which] = false,
+                        }
+                    }
+                    sum
+                })
+            })
+            .collect();
+        let sent = senders.len() * each;
+        senders.into_iter().for_each(|sender| assert!(sender.join().is_ok()));
+        let received: usize = receivers.into_iter().map(|r| r.join().unwrap_or(0)).sum();
+        assert_eq!(received, sent);
+    });
 }

@@ -55,14 +55,14 @@ fn buffered(address: usize, bytes: usize, value: u64, order: Ordering) -> bool {
         .unwrap_or(false)
 }
 
-/// A store that empties the buffer first (SeqCst), or is not buffered at all.
-fn settle(order: Ordering) {
-    if order == Ordering::SeqCst {
-        with(|m| {
-            let current = m.current;
-            m.threads[current].buffer.flush();
-        });
-    }
+/// Before a store that everybody sees at once: those before it are seen, too.
+fn settle() {
+    with(|m| {
+        let current = m.current;
+        if let Some(thread) = m.threads.get_mut(current) {
+            thread.buffer.flush();
+        }
+    });
 }
 
 /// What all atomics have. `$to` and `$from` turn a value into 64 bits and back.
@@ -90,7 +90,7 @@ macro_rules! common {
             let op = if order == Ordering::SeqCst { Op::Update } else { Op::Store };
             step_at(op, self.address(), Location::caller());
             if !buffered(self.address(), size_of::<$value>(), $to(value), order) {
-                settle(order);
+                settle();
                 self.inner.store(value, Ordering::SeqCst);
             }
         }

@@ -36,7 +36,15 @@ pub(crate) mod hint {
         machine::step(Op::Spin, 0);
     }
 
+    /// Gives the core to another thread.
+    #[track_caller]
+    pub(crate) fn give_way() {
+        machine::step(Op::Yield, 0);
+    }
+
     pub(crate) fn prefetch<T>(_: *const T) {}
+
+    pub(crate) fn prefetch_to_write<T>(_: *const T) {}
 }
 
 pub(crate) mod env {

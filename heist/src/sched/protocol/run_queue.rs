@@ -1,4 +1,4 @@
-//! The local run queue of a P: runnext, and two rings of 256 slots.
+//! The local run queue of a P: runnext, and two rings.
 //!
 //! # runnext
 //!
@@ -26,6 +26,11 @@
 //! change places, after a batch from the global queue was added to it. The order
 //! is the same up to one round, the lock is taken once a round instead of once
 //! a yield, and thieves see both rings.
+//!
+//! Those that yield are queued again and again, and one that passes through the
+//! global queue may go on on another P, with its stack's cache lines behind it. So
+//! their ring has room for a thousand. What is *new* to the queue still finds it
+//! full at 256, as in the seeds: that is the work that others should see.
 
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::prim::fatal::fatal;
@@ -34,28 +39,34 @@ use crossbeam_utils::CachePadded;
 use std::array;
 use std::ptr;
 
-/// Slots of a ring.
+/// A ring with so many is full for those that did not yield.
 pub(crate) const CAPACITY: usize = 256;
 
-/// The ring has no free slot; the item comes back.
+/// The most that moves at a time, to a thief or to the global queue.
+pub(crate) const HALF: usize = CAPACITY / 2;
+
+/// Slots of a ring.
+const SLOTS: usize = 4 * CAPACITY;
+
+/// The ring is full; the item comes back.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Full;
 
 /// Items of a ring, on their way to the global queue.
-pub(crate) struct Batch<T: 'static, const N: usize> {
-    items: [Option<&'static T>; N],
+pub(crate) struct Batch<T: 'static> {
+    items: [Option<&'static T>; HALF],
     len: usize,
 }
 
-impl<T, const N: usize> Batch<T, N> {
+impl<T> Batch<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static T> {
         self.items[..self.len].iter().flatten().copied()
     }
 }
 
 /// A bounded queue: one producer, many consumers.
-pub(crate) struct Ring<T: 'static, const N: usize = CAPACITY> {
+pub(crate) struct Ring<T: 'static, const N: usize = SLOTS> {
     /// Next slot to take. Consumers.
     head: CachePadded<AtomicU64>,
     /// Next slot to fill. The owner.
@@ -97,13 +108,14 @@ impl<T, const N: usize> Ring<T, N> {
         (tail - head) as usize
     }
 
-    /// Owner: adds at the tail.
-    #[inline]
-    fn push(&self, item: &'static T) -> Result<(), Full> {
+    /// Owner: adds at the tail, if there are fewer than `limit`.
+    #[inline(always)]
+    fn push(&self, item: &'static T, limit: usize) -> Result<(), Full> {
+        debug_assert!(limit <= N);
         let tail = self.tail.load(Ordering::Relaxed);
         // Acquire: pairs with the release of a consumer's commit; its reads of
         // the slot are over before we fill it again.
-        if tail - self.head.load(Ordering::Acquire) >= N as u64 {
+        if tail - self.head.load(Ordering::Acquire) >= limit as u64 {
             return Err(Full);
         }
         self.slot(tail).store(ptr::from_ref(item).cast_mut(), Ordering::Relaxed);
@@ -148,24 +160,24 @@ impl<T, const N: usize> Ring<T, N> {
         self.head.compare_exchange(head, head + n, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
     }
 
-    /// Owner: takes the oldest items out, `of(len)` of them. `None` if there are
-    /// none, or thieves were faster.
-    fn take(&self, of: impl FnOnce(usize) -> usize) -> Option<Batch<T, N>> {
+    /// Owner: takes the oldest items out, `of(len)` of them but at most [`HALF`].
+    /// `None` if there are none, or thieves were faster.
+    fn take(&self, of: impl FnOnce(usize) -> usize) -> Option<Batch<T>> {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Relaxed);
-        let len = of((tail - head) as usize);
+        let len = of((tail - head) as usize).min(HALF);
         if len == 0 {
             return None;
         }
-        let mut batch = Batch { items: [None; N], len };
+        let mut batch = Batch { items: [None; HALF], len };
         for (i, item) in batch.items[..len].iter_mut().enumerate() {
             *item = Some(self.read(head + i as u64));
         }
         self.commit(head, len as u64).ok().map(|()| batch)
     }
 
-    /// Thief: moves half of this ring, rounded up, to the thief's own, and
-    /// returns the last of them to run at once.
+    /// Thief: moves half of this ring, rounded up and at most [`HALF`], to the
+    /// thief's own, and returns the last of them to run at once.
     fn steal_into(&self, own: &Ring<T, N>) -> Option<&'static T> {
         let own_tail = own.tail.load(Ordering::Relaxed);
         loop {
@@ -182,6 +194,7 @@ impl<T, const N: usize> Ring<T, N> {
                 crate::prim::hint::spin_loop();
                 continue;
             }
+            let n = n.min(HALF as u64);
             for i in 0..n {
                 let item = self.slot(head + i).load(Ordering::Relaxed);
                 own.slot(own_tail + i).store(item, Ordering::Relaxed);
@@ -210,7 +223,7 @@ pub(crate) struct Popped<T: 'static> {
 }
 
 /// The local run queue.
-pub(crate) struct RunQueue<T: 'static, const N: usize = CAPACITY> {
+pub(crate) struct RunQueue<T: 'static, const N: usize = SLOTS> {
     next: CachePadded<AtomicPtr<T>>,
     /// Which ring is the first one. Written by the owner; a hint for thieves.
     first: AtomicUsize,
@@ -220,6 +233,9 @@ pub(crate) struct RunQueue<T: 'static, const N: usize = CAPACITY> {
 }
 
 impl<T, const N: usize> RunQueue<T, N> {
+    /// How many there may be of those that did not yield.
+    const LIMIT: usize = if N < CAPACITY { N } else { CAPACITY };
+
     /// An empty queue. `alone` says that there will be no thieves, which spares
     /// the owner its read-modify-writes.
     pub(crate) fn new(alone: bool) -> Self {
@@ -272,13 +288,20 @@ impl<T, const N: usize> RunQueue<T, N> {
     /// Owner: adds at the tail.
     #[inline]
     pub(crate) fn push(&self, item: &'static T) -> Result<(), Full> {
-        self.first_ring().push(item)
+        self.first_ring().push(item, Self::LIMIT)
+    }
+
+    /// Owner: whether [`push`](Self::push) would fail.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.first_ring().len() >= Self::LIMIT
     }
 
     /// Owner: adds a goroutine that yielded: behind all that is queued now.
     #[inline]
     pub(crate) fn push_yielded(&self, item: &'static T) -> Result<(), Full> {
-        self.second_ring().push(item)
+        self.second_ring().push(item, N)
     }
 
     /// Owner: the next one to run.
@@ -335,20 +358,14 @@ impl<T, const N: usize> RunQueue<T, N> {
     /// Owner: the older half of the first ring, for the global queue. `None` if
     /// thieves made room meanwhile.
     #[cold]
-    pub(crate) fn take_half(&self) -> Option<Batch<T, N>> {
+    pub(crate) fn take_half(&self) -> Option<Batch<T>> {
         self.first_ring().take(|len| len / 2)
     }
 
-    /// Owner: the older half of those that yielded, rounded up.
+    /// Owner: the oldest of those that yielded, `of(how many there are)`.
     #[cfg(not(loom))]
-    pub(crate) fn take_half_of_yielded(&self) -> Option<Batch<T, N>> {
-        self.second_ring().take(|len| len - len / 2)
-    }
-
-    /// Owner: the oldest quarter of those that yielded, rounded up.
-    #[cfg(not(loom))]
-    pub(crate) fn take_quarter_of_yielded(&self) -> Option<Batch<T, N>> {
-        self.second_ring().take(|len| len.div_ceil(4))
+    pub(crate) fn take_yielded(&self, of: impl FnOnce(usize) -> usize) -> Option<Batch<T>> {
+        self.second_ring().take(of)
     }
 
     /// Thief: takes half of one of this queue's rings into `own`, the thief's.
@@ -460,6 +477,19 @@ mod tests {
         let half: Vec<u64> = queue.take_half().unwrap().iter().copied().collect();
         assert_eq!(half, items[..CAPACITY / 2]);
         assert_eq!(queue.len(), CAPACITY / 2);
+    }
+
+    #[test]
+    fn the_ring_of_the_yielded_is_larger_but_moves_no_more_at_a_time() {
+        let items = items(SLOTS + 1);
+        let (queue, thief) = (RunQueue::<u64>::new(false), RunQueue::<u64>::new(false));
+        items[..SLOTS].iter().for_each(|i| queue.push_yielded(i).unwrap());
+        assert!(queue.push_yielded(&items[SLOTS]).is_err());
+        assert_eq!(queue.take_yielded(|len| len).unwrap().iter().count(), HALF);
+        queue.turn();
+        assert!(queue.is_full() && queue.push(&items[0]).is_err());
+        assert!(queue.steal_into(&thief).is_some());
+        assert_eq!((queue.len(), thief.len()), (SLOTS - 2 * HALF, HALF - 1));
     }
 
     #[test]

@@ -1,0 +1,169 @@
+//! One task sends to another that waits, while nobody else has anything to do.
+//! How long until that one has the message, if the sender goes on computing, and
+//! if it waits?
+
+use super::compare::{Comparison, Goal};
+use super::{Benchmark, Peer, Problem, Round, clock_reading, now};
+use crate::session::Session;
+use crate::table::Table;
+use std::hint::spin_loop;
+use std::sync::mpsc;
+use std::time::Duration;
+
+pub(super) const BENCHMARK_BUSY: Benchmark = Benchmark {
+    name: "wake_busy",
+    about: "latency from a send to its idle receiver; the sender computes on",
+    run: run_busy,
+};
+
+pub(super) const BENCHMARK_WAITING: Benchmark = Benchmark {
+    name: "wake_waiting",
+    about: "latency from a send to its idle receiver; the sender then waits",
+    run: run_waiting,
+};
+
+pub(super) const PROBLEM_BUSY: Problem = Problem {
+    name: "wake_busy",
+    warm_up: true,
+    peers: &[
+        (Peer::Tokio, |procs, n| tokio(procs, n, BUSY)),
+        (Peer::May, |procs, n| may(procs, n, BUSY)),
+        (Peer::Threads, |procs, n| threads(procs, n, BUSY)),
+    ],
+    go: true,
+};
+
+pub(super) const PROBLEM_WAITING: Problem = Problem {
+    name: "wake_waiting",
+    warm_up: true,
+    peers: &[
+        (Peer::Tokio, |procs, n| tokio(procs, n, WAITING)),
+        (Peer::May, |procs, n| may(procs, n, WAITING)),
+    ],
+    go: true,
+};
+
+/// What a sender computes before and after it sends.
+#[derive(Clone, Copy)]
+struct Work {
+    before: Duration,
+    after: Duration,
+}
+
+/// The most nanoseconds that the median message of heist may take to a receiver
+/// for whom the sender makes way.
+const GOAL_WAITING: f64 = 60.0;
+
+/// Long enough for who waits for the sender to stop to be told apart from who
+/// does not. It is also the idleness before the next message.
+const BUSY: Work = Work { before: Duration::ZERO, after: Duration::from_millis(5) };
+
+/// The other workers find nothing to do meanwhile and go to sleep.
+const WAITING: Work = Work { before: Duration::from_micros(50), after: Duration::ZERO };
+
+fn run_busy(session: &mut Session) -> Table {
+    let rounds = session.rounds(6, 3);
+    let n = 30;
+    let title = format!(
+        "wake_busy: µs from a send to its receiver, the sender computes on for {} ms",
+        BUSY.after.as_millis()
+    );
+    let goal = Goal::Of(Peer::Threads, 1.0);
+    let mut comparison = Comparison::new(title, &PROBLEM_BUSY, n, rounds, 1000.0, goal);
+    comparison.tail = true;
+    // With one there is nobody to run the receiver.
+    comparison.fewest_procs = 2;
+    comparison.run(session)
+}
+
+fn run_waiting(session: &mut Session) -> Table {
+    let rounds = session.rounds(6, 3);
+    let title = format!(
+        "wake_waiting: ns from a send to its receiver, the sender waits; {} µs of computing before",
+        WAITING.before.as_micros()
+    );
+    let reading = clock_reading();
+    let goal = Goal::AtMost((GOAL_WAITING + reading).round());
+    let mut comparison = Comparison::new(title, &PROBLEM_WAITING, 500, rounds, 1.0, goal);
+    comparison.tail = true;
+    let mut table = comparison.run(session);
+    table.note(format!(
+        "the goal is {GOAL_WAITING} ns and a reading of the clock, which takes {reading:.0} ns and \
+         is in every line"
+    ));
+    table
+}
+
+/// Computes.
+fn compute(duration: Duration) {
+    let end = now() + duration.as_nanos() as u64;
+    while now() < end {
+        spin_loop();
+    }
+}
+
+// The message is when it was sent; the answer is how long it took.
+
+fn tokio(procs: usize, n: u64, work: Work) -> Round {
+    let runtime = super::tokio_runtime(procs);
+    let send_all = move || async move {
+        let (message, mut messages) = tokio::sync::mpsc::channel(1);
+        let (answer, mut answers) = tokio::sync::mpsc::channel(1);
+        drop(tokio::spawn(async move {
+            while let Some(sent) = messages.recv().await {
+                answer.send(now() - sent).await.expect("it is received");
+            }
+        }));
+        let mut latencies = Vec::new();
+        for _ in 0..n {
+            compute(work.before);
+            message.send(now()).await.expect("it is received");
+            compute(work.after);
+            latencies.push(answers.recv().await.expect("it is answered"));
+        }
+        latencies
+    };
+    Box::new(move || super::on_tokio(&runtime, send_all()))
+}
+
+fn may(procs: usize, n: u64, work: Work) -> Round {
+    super::set_up_may(procs);
+    let send_all = move || {
+        let (message, messages) = may::sync::spsc::channel();
+        let (answer, answers) = may::sync::spsc::channel();
+        drop(may::go!(move || {
+            for sent in messages {
+                answer.send(now() - sent).expect("it is received");
+            }
+        }));
+        let send = |_| {
+            compute(work.before);
+            message.send(now()).expect("it is received");
+            compute(work.after);
+            answers.recv().expect("it is answered")
+        };
+        (0..n).map(send).collect()
+    };
+    Box::new(move || super::on_may(send_all))
+}
+
+/// OS threads and std's channels.
+fn threads(procs: usize, n: u64, work: Work) -> Round {
+    let send_all = move || {
+        let (message, messages) = mpsc::sync_channel(1);
+        let (answer, answers) = mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            for sent in messages {
+                answer.send(now() - sent).expect("it is received");
+            }
+        });
+        let send = |_| {
+            compute(work.before);
+            message.send(now()).expect("it is received");
+            compute(work.after);
+            answers.recv().expect("it is answered")
+        };
+        (0..n).map(send).collect()
+    };
+    Box::new(move || super::on_threads(procs, send_all))
+}

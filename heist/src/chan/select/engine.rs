@@ -1,0 +1,436 @@
+//! How a select goes about it.
+//!
+//! 1. It tries its cases one after the other, in random order: if one is ready,
+//!    that is all, and costs one latch.
+//! 2. If none was, it takes the latches of all its channels, in the order of
+//!    their addresses, and looks again: now nothing can change meanwhile, so a
+//!    select that finds nothing was right about all of them at one moment.
+//! 3. It joins the queues of all of them, with one [`Turn`] for all its places,
+//!    gives the latches back and sleeps. Of those who want to end its wait, the
+//!    one that wins the turn does.
+//! 4. It leaves the queues where it still stands.
+//!
+//! [`Turn`]: crate::sched::waiter::Turn
+
+use super::super::channel::{Place, Site, Who};
+use super::super::error::{RecvError, SendError};
+use super::super::protocol::queue::{Chain, Claimed, Outcome};
+use super::super::protocol::state::Room;
+use super::super::receiver::Receiver;
+use super::super::sender::Sender;
+use super::super::until::Until;
+use super::landing::Landing;
+use super::operation::{Attempt, Operation, Token};
+use crate::prim::fatal::fatal;
+use crate::prim::rng;
+use crate::sched::g::WaitReason;
+use crate::sched::park;
+use crate::sched::waiter::{Slept, Waiter};
+use std::time::Instant;
+
+/// So many cases need no memory but the stack's.
+const FEW: usize = 8;
+
+/// A case of a select.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    operation: &'a dyn Operation,
+    index: usize,
+    /// Of the sender or the receiver, which completes the operation.
+    handle: *const (),
+    sends: bool,
+    large: bool,
+}
+
+// SAFETY: the handles are `Sync`, if they are anybody else's; the pointer is only
+// compared.
+unsafe impl Send for Case<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Case<'_> {}
+
+impl<'a> Case<'a> {
+    /// Sends.
+    #[inline]
+    pub fn send<T>(sender: &'a Sender<T>, index: usize) -> Self {
+        let handle = std::ptr::from_ref(sender).cast();
+        Case { operation: sender, index, handle, sends: true, large: false }
+    }
+
+    /// Receives.
+    #[inline]
+    pub fn recv<T>(receiver: &'a Receiver<T>, index: usize) -> Self {
+        let handle = std::ptr::from_ref(receiver).cast();
+        let large = const { Landing::is_large(std::alloc::Layout::new::<T>()) };
+        Case { operation: receiver, index, handle, sends: false, large }
+    }
+
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
+    #[inline]
+    fn slot(&self, landing: &mut Landing) -> *mut () {
+        if self.large {
+            landing.make_room(self.operation.layout());
+        }
+        landing.slot(self.large)
+    }
+}
+
+/// A case that was selected, and is to be completed.
+pub struct Chosen<'a> {
+    case: Case<'a>,
+    token: Token,
+}
+
+impl Chosen<'_> {
+    /// Which one.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.case.index
+    }
+
+    /// Sends the message.
+    pub(super) fn send<T>(self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
+        match self.token {
+            Token::Room(room) => sender.channel.complete(room, message).map_err(SendError),
+            _ => fatal!("a select has received and completes a send"),
+        }
+    }
+
+    /// Takes the message.
+    ///
+    /// # Safety
+    ///
+    /// `T` is that of the receiver that was selected, and the landing that of the
+    /// select.
+    pub(super) unsafe fn recv<T>(self, landing: &mut Landing) -> Result<T, RecvError> {
+        match self.token {
+            // SAFETY: it has landed, and is taken once.
+            Token::Message => Ok(unsafe { landing.slot(self.case.large).cast::<T>().read() }),
+            _ => Err(RecvError),
+        }
+    }
+
+    /// Whether this sender or receiver is the one that was selected. If so, its
+    /// messages are of the type that the operation knows.
+    pub(super) fn is_of<H>(&self, handle: &H) -> bool {
+        self.case.handle == std::ptr::from_ref(handle).cast()
+    }
+
+    /// It is not going to be completed.
+    ///
+    /// # Safety
+    ///
+    /// The landing is that of the select.
+    pub(super) unsafe fn abandon(self, landing: &mut Landing) {
+        let slot = landing.slot(self.case.large);
+        // SAFETY: the token is the operation's, and a message has landed there.
+        unsafe { self.case.operation.abandon(self.token, slot) };
+    }
+}
+
+/// Selects a case, or none if the time is up.
+pub(super) fn select<'a>(
+    cases: &mut [Case<'a>],
+    until: Until,
+    biased: bool,
+    landing: &mut Landing,
+    site: Site,
+) -> Option<Chosen<'a>> {
+    if cases.is_empty() {
+        sleep_without_cases(until, site);
+        return None;
+    }
+    loop {
+        let mut order = Draw::new(biased);
+        for i in 0..cases.len() {
+            let case = order.next(cases, i);
+            let slot = case.slot(landing);
+            let operation = case.operation;
+            operation.acquire();
+            // SAFETY: the latch was just taken, the slot is for its messages.
+            let token = unsafe {
+                let attempt = operation.attempt(slot);
+                operation.release();
+                operation.finish(attempt, slot, site)
+            };
+            if let Some(token) = token {
+                return Some(Chosen { case, token });
+            }
+        }
+        match wait(cases, until, landing, site) {
+            Waited::Selected(chosen) => return Some(chosen),
+            Waited::Over => return None,
+            Waited::Again => {}
+        }
+    }
+}
+
+/// What came of the second look, and of the wait.
+enum Waited<'a> {
+    Selected(Chosen<'a>),
+    Over,
+    Again,
+}
+
+/// Steps 2 to 4.
+#[inline(always)] // as `park::yield_now`
+fn wait<'a>(cases: &[Case<'a>], until: Until, landing: &mut Landing, site: Site) -> Waited<'a> {
+    if matches!(until, Until::Now) && cases.len() == 1 {
+        park::poll_point();
+        return Waited::Over;
+    }
+    let latches = Latches::acquire(cases);
+    if let Some((case, attempt)) = attempt_all(cases, landing) {
+        drop(latches);
+        let slot = case.slot(landing);
+        // SAFETY: the attempt was made with this operation and this slot.
+        let token = unsafe { case.operation.finish(attempt, slot, site) };
+        return token.map_or(Waited::Again, |token| Waited::Selected(Chosen { case, token }));
+    }
+    let deadline = until.clock();
+    if until.is_over(deadline) {
+        drop(latches);
+        park::poll_point();
+        return Waited::Over;
+    }
+    let deadline = earliest(cases, deadline);
+    let turn = Waiter::current().begin();
+    let mut places = Places::new();
+    let places = places.fill(cases, |case| {
+        Place::new(Who::OneOfMany(turn), case.operation.waiting_slot(case.slot(landing)))
+    });
+    // SAFETY: the latches are taken; this function does not return before the
+    // places have left. The slots are for the messages.
+    let wakes = unsafe { join(cases, places, false) };
+    drop(latches);
+    wakes.wake();
+    let slept = turn.sleep(deadline, WaitReason::Select, site);
+    match leave(cases, places, false) {
+        Some((case, place)) => won(case, place),
+        None if slept == Slept::Unwind => park::unwind(),
+        None => Waited::Again,
+    }
+}
+
+/// The first case that is ready, with all latches taken.
+fn attempt_all<'a>(cases: &[Case<'a>], landing: &mut Landing) -> Option<(Case<'a>, Attempt)> {
+    cases.iter().find_map(|case| {
+        let slot = case.slot(landing);
+        // SAFETY: the caller has the latches; the slot is for its messages.
+        match unsafe { case.operation.attempt(slot) } {
+            Attempt::NotReady => None,
+            attempt => Some((*case, attempt)),
+        }
+    })
+}
+
+/// The wait of a select was ended by this case.
+fn won<'a>(case: Case<'a>, place: &Place) -> Waited<'a> {
+    let token = match (case.sends, place.outcome()) {
+        (false, Outcome::Done) => Token::Message,
+        (false, Outcome::Disconnected) => Token::Disconnected,
+        (false, Outcome::Retry) => return Waited::Again,
+        (true, Outcome::Done) => Token::Room(Room::Reserved),
+        (true, Outcome::Disconnected) => Token::Room(Room::Disconnected),
+        (true, Outcome::Paired) => {
+            // SAFETY: a receiver left its record here and sleeps until its
+            // message comes.
+            let receiver = unsafe { Claimed::from_raw(place.slot().cast_const().cast()) };
+            Token::Room(Room::Partner(receiver))
+        }
+        (_, other) => fatal!("a select woke to {other:?}"),
+    };
+    Waited::Selected(Chosen { case, token })
+}
+
+/// Waits until a case is ready, and does nothing about it.
+pub(super) fn ready(
+    cases: &mut [Case<'_>],
+    until: Until,
+    biased: bool,
+    site: Site,
+) -> Option<usize> {
+    if cases.is_empty() {
+        sleep_without_cases(until, site);
+        return None;
+    }
+    loop {
+        let mut order = Draw::new(biased);
+        let latches = Latches::acquire(cases);
+        for i in 0..cases.len() {
+            let case = order.next(cases, i);
+            // SAFETY: the latches are taken.
+            if unsafe { case.operation.is_ready() } {
+                return Some(case.index);
+            }
+        }
+        let deadline = until.clock();
+        if until.is_over(deadline) {
+            drop(latches);
+            park::poll_point();
+            return None;
+        }
+        let turn = Waiter::current().begin();
+        let mut places = Places::new();
+        let places = places.fill(cases, |_| Place::new(Who::OneOfMany(turn), std::ptr::null_mut()));
+        // SAFETY: the latches are taken; the places leave below.
+        let wakes = unsafe { join(cases, places, true) };
+        drop(latches);
+        wakes.wake();
+        let slept = turn.sleep(earliest(cases, deadline), WaitReason::Select, site);
+        match leave(cases, places, true) {
+            Some((case, _)) => return Some(case.index),
+            None if slept == Slept::Unwind => park::unwind(),
+            None => {}
+        }
+    }
+}
+
+/// A select without cases waits for nothing but the time.
+#[cold]
+fn sleep_without_cases(until: Until, site: Site) {
+    let deadline = until.clock();
+    if until.is_over(deadline) {
+        return park::poll_point();
+    }
+    let turn = Waiter::current().begin();
+    match turn.sleep(deadline, WaitReason::SelectNoCases, site) {
+        Slept::Woken | Slept::Expired => {}
+        Slept::Unwind => park::unwind(),
+    }
+}
+
+/// The earliest of the deadline and of the moments when a case becomes ready by
+/// itself.
+fn earliest(cases: &[Case<'_>], deadline: Option<u64>) -> Option<u64> {
+    let moment: Option<Instant> = cases.iter().filter_map(|case| case.operation.moment()).min();
+    [deadline, moment.and_then(|moment| Until::Moment(moment).clock())].into_iter().flatten().min()
+}
+
+/// Joins the queues of all.
+///
+/// # Safety
+///
+/// As [`Operation::join`], for each.
+unsafe fn join(cases: &[Case<'_>], places: &[Option<Place>], watch: bool) -> Chain<Who> {
+    let mut wakes = Chain::new();
+    for (case, place) in cases.iter().zip(places.iter().flatten()) {
+        // SAFETY: the caller's promise.
+        wakes.append(unsafe { case.operation.join(place, watch) });
+    }
+    wakes
+}
+
+/// Leaves the queues, after the wait. Returns who has won it, if anybody has: the
+/// winner has taken that place out of its queue.
+fn leave<'a, 'p>(
+    cases: &[Case<'a>],
+    places: &'p [Option<Place>],
+    watch: bool,
+) -> Option<(Case<'a>, &'p Place)> {
+    let mut winner = None;
+    for (case, place) in cases.iter().zip(places.iter().flatten()) {
+        // Only the winner writes an outcome, and it has woken this select.
+        if place.outcome() == Outcome::Waiting {
+            case.operation.leave(place, watch);
+        } else {
+            winner = Some((*case, place));
+        }
+    }
+    winner
+}
+
+/// One for each of a few cases, without memory but the stack's; or of many.
+struct Few<T> {
+    few: [Option<T>; FEW],
+    many: Vec<Option<T>>,
+}
+
+type Places = Few<Place>;
+
+impl<T> Few<T> {
+    const fn new() -> Self {
+        Few { few: [const { None }; FEW], many: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn fill<C>(&mut self, cases: &[C], mut make: impl FnMut(&C) -> T) -> &mut [Option<T>] {
+        if cases.len() > FEW {
+            self.many = cases.iter().map(|case| Some(make(case))).collect();
+            return &mut self.many;
+        }
+        for (place, case) in self.few.iter_mut().zip(cases) {
+            *place = Some(make(case));
+        }
+        &mut self.few[..cases.len()]
+    }
+}
+
+/// The latches of all channels of a select.
+struct Latches<'a> {
+    /// In the order of their addresses; no channel twice.
+    taken: Few<&'a dyn Operation>,
+}
+
+impl<'a> Latches<'a> {
+    fn acquire(cases: &[Case<'a>]) -> Self {
+        let mut taken = Few::new();
+        let all = taken.fill(cases, |case| case.operation);
+        let order = |operation: &Option<&dyn Operation>| operation.map_or(0, |op| op.order());
+        all.sort_unstable_by_key(order);
+        for i in 0..all.len() {
+            if i > 0 && order(&all[i]) == order(&all[i - 1]) {
+                // The one before is kept until the end, and so is its latch.
+                continue;
+            }
+            if let Some(operation) = all[i] {
+                operation.acquire();
+            }
+        }
+        // Each latch is given back once.
+        for i in (1..all.len()).rev() {
+            if order(&all[i]) == order(&all[i - 1]) {
+                all[i] = None;
+            }
+        }
+        Latches { taken }
+    }
+}
+
+impl Drop for Latches<'_> {
+    fn drop(&mut self) {
+        for operation in self.taken.few.iter().chain(&self.taken.many).flatten() {
+            // SAFETY: taken above, once each.
+            unsafe { operation.release() };
+        }
+    }
+}
+
+/// The order in which cases are tried: random, unless it is biased. Drawn as far
+/// as it is needed.
+struct Draw {
+    state: u64,
+    biased: bool,
+}
+
+impl Draw {
+    #[inline]
+    fn new(biased: bool) -> Self {
+        Draw { state: if biased { 0 } else { rng::of_thread() }, biased }
+    }
+
+    /// The `i`th case: one of those that have not come yet takes that place.
+    #[inline]
+    fn next<'a>(&mut self, cases: &mut [Case<'a>], i: usize) -> Case<'a> {
+        let left = cases.len() - i;
+        if !self.biased && left > 1 {
+            // The upper half is random enough to be scaled down (Lemire 2016).
+            let draw = ((self.state >> 32) * left as u64) >> 32;
+            self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            cases.swap(i, i + draw as usize);
+        }
+        cases[i]
+    }
+}

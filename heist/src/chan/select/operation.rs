@@ -1,0 +1,294 @@
+//! What a select can do with a channel, whatever its messages are.
+
+use super::super::channel::{Channel, Place, Site, Who, promised_into};
+use super::super::protocol::queue::{Chain, Claimed};
+use super::super::protocol::state::{self, Room, Side, Take};
+use super::super::receiver::{Receiver, Source};
+use super::super::sender::Sender;
+use std::alloc::Layout;
+use std::time::Instant;
+
+/// What was selected.
+pub(super) enum Token {
+    /// A message: it has landed.
+    Message,
+    /// No sender is left.
+    Disconnected,
+    /// Room for a message.
+    Room(Room<Who>),
+}
+
+/// What an attempt with the latch came to, and what is to be done about it when
+/// the latch is free again.
+pub(super) enum Attempt {
+    NotReady,
+    /// Nothing but to wake these.
+    Selected(Token, Chain<Who>),
+    /// Take the message of this sender.
+    Collect(Claimed<Who>),
+    /// Wait for the message of this one.
+    Promise(Claimed<Who>),
+}
+
+/// An operation of a select.
+///
+/// # Safety
+///
+/// `layout` is that of what `attempt` and others put into a slot.
+pub(super) unsafe trait Operation {
+    /// Takes the channel's latch.
+    fn acquire(&self);
+    /// Gives it back.
+    ///
+    /// # Safety
+    ///
+    /// The caller has it.
+    unsafe fn release(&self);
+    /// The order in which latches are taken; 0 if there is none.
+    fn order(&self) -> usize;
+    /// What it receives.
+    fn layout(&self) -> Layout;
+    /// When it becomes ready by itself.
+    fn moment(&self) -> Option<Instant>;
+
+    /// Does it, if that needs no waiting.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the latch. The slot is empty and has room for `layout`.
+    unsafe fn attempt(&self, slot: *mut ()) -> Attempt;
+    /// Does what an attempt left to do, without the latch. `None` if it was in
+    /// vain after all.
+    ///
+    /// # Safety
+    ///
+    /// The attempt is this operation's, and the slot is as above.
+    unsafe fn finish(&self, attempt: Attempt, slot: *mut (), site: Site) -> Option<Token>;
+
+    /// Whether it would need no waiting. With the latch.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the latch.
+    unsafe fn is_ready(&self) -> bool;
+
+    /// Joins those who wait to do it, or who watch whether it could be done.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the latch. The place stays where it is until it has left;
+    /// its slot is empty and has room for `layout`, or is null, for a sender.
+    unsafe fn join(&self, place: &Place, watch: bool) -> Chain<Who>;
+    /// Leaves them. Takes the latch.
+    fn leave(&self, place: &Place, watch: bool);
+    /// The slot of one who waits to do it.
+    fn waiting_slot(&self, slot: *mut ()) -> *mut ();
+
+    /// What was selected is not going to happen.
+    ///
+    /// # Safety
+    ///
+    /// The token is this operation's, and a message that it speaks of is in the
+    /// slot.
+    unsafe fn abandon(&self, token: Token, slot: *mut ());
+}
+
+/// The part that is the same for both sides.
+macro_rules! common {
+    ($channel:expr, $side:expr) => {
+        fn acquire(&self) {
+            if let Some(channel) = $channel(self) {
+                channel.state.acquire();
+            }
+        }
+
+        unsafe fn release(&self) {
+            if let Some(channel) = $channel(self) {
+                // SAFETY: the caller has it.
+                drop(unsafe { channel.state.held() });
+            }
+        }
+
+        fn order(&self) -> usize {
+            $channel(self).map_or(0, |channel| std::ptr::from_ref(channel).addr())
+        }
+
+        unsafe fn join(&self, place: &Place, watch: bool) -> Chain<Who> {
+            let Some(channel) = $channel(self) else { return Chain::new() };
+            // SAFETY: the caller has it.
+            let mut state = unsafe { channel.state.held() };
+            let chain = if watch {
+                // SAFETY: the caller's promise.
+                unsafe { state.watch($side, place) };
+                Chain::new()
+            } else {
+                // SAFETY: the caller's promise.
+                unsafe { state.enqueue($side, place) }
+            };
+            state.keep();
+            chain
+        }
+
+        fn leave(&self, place: &Place, watch: bool) {
+            let Some(channel) = $channel(self) else { return };
+            let mut state = channel.state.lock();
+            if watch {
+                state.unwatch($side, place);
+            } else {
+                state.withdraw($side, place);
+            }
+        }
+    };
+}
+
+fn of_sender<T>(sender: &Sender<T>) -> Option<&Channel<T>> {
+    Some(&sender.channel)
+}
+
+fn of_receiver<T>(receiver: &Receiver<T>) -> Option<&Channel<T>> {
+    match &receiver.source {
+        Source::Channel(channel) => Some(channel),
+        Source::Timer(_) | Source::Nowhere(_) => None,
+    }
+}
+
+// SAFETY: it puts nothing into slots.
+unsafe impl<T> Operation for Sender<T> {
+    common!(of_sender, Side::Sender);
+
+    fn layout(&self) -> Layout {
+        Layout::new::<()>()
+    }
+
+    fn moment(&self) -> Option<Instant> {
+        None
+    }
+
+    unsafe fn attempt(&self, _: *mut ()) -> Attempt {
+        // SAFETY: the caller has it.
+        let mut state = unsafe { self.channel.state.held() };
+        let room = state.reserve();
+        state.keep();
+        match room {
+            Some(room) => Attempt::Selected(Token::Room(room), Chain::new()),
+            None => Attempt::NotReady,
+        }
+    }
+
+    unsafe fn finish(&self, attempt: Attempt, _: *mut (), _: Site) -> Option<Token> {
+        match attempt {
+            Attempt::Selected(token, wakes) => {
+                wakes.wake();
+                Some(token)
+            }
+            _ => None,
+        }
+    }
+
+    unsafe fn is_ready(&self) -> bool {
+        // SAFETY: the caller has it.
+        let state = unsafe { self.channel.state.held() };
+        let ready = state.is_ready(Side::Sender);
+        state.keep();
+        ready
+    }
+
+    fn waiting_slot(&self, _: *mut ()) -> *mut () {
+        std::ptr::null_mut()
+    }
+
+    unsafe fn abandon(&self, token: Token, _: *mut ()) {
+        if let Token::Room(room) = token {
+            self.channel.abandon(room);
+        }
+    }
+}
+
+// SAFETY: it puts messages, which are of type `T`, into slots.
+unsafe impl<T> Operation for Receiver<T> {
+    common!(of_receiver, Side::Receiver);
+
+    fn layout(&self) -> Layout {
+        Layout::new::<T>()
+    }
+
+    fn moment(&self) -> Option<Instant> {
+        match &self.source {
+            Source::Timer(timer) => timer.next(),
+            Source::Channel(_) | Source::Nowhere(_) => None,
+        }
+    }
+
+    unsafe fn attempt(&self, slot: *mut ()) -> Attempt {
+        let put = |message: T| {
+            // SAFETY: the slot is empty and has room for a `T`.
+            unsafe { slot.cast::<T>().write(message) };
+            Token::Message
+        };
+        let channel = match &self.source {
+            Source::Channel(channel) => channel,
+            Source::Timer(timer) => {
+                let due = timer.take_due().map(put);
+                return due
+                    .map_or(Attempt::NotReady, |token| Attempt::Selected(token, Chain::new()));
+            }
+            Source::Nowhere(_) => return Attempt::NotReady,
+        };
+        // SAFETY: the caller has it.
+        let mut state = unsafe { channel.state.held() };
+        let taken = state.take();
+        state.keep();
+        match taken {
+            Take::Message(message, wakes) => Attempt::Selected(put(message), wakes),
+            Take::Sender(sender) => Attempt::Collect(sender),
+            Take::Promise(sender) => Attempt::Promise(sender),
+            Take::Disconnected => Attempt::Selected(Token::Disconnected, Chain::new()),
+            Take::Empty => Attempt::NotReady,
+        }
+    }
+
+    unsafe fn finish(&self, attempt: Attempt, slot: *mut (), site: Site) -> Option<Token> {
+        match attempt {
+            Attempt::NotReady => None,
+            Attempt::Selected(token, wakes) => {
+                wakes.wake();
+                Some(token)
+            }
+            Attempt::Collect(sender) => {
+                // SAFETY: the slot is empty and has room for a `T`.
+                unsafe { slot.cast::<T>().write(state::collect(sender)) };
+                Some(Token::Message)
+            }
+            Attempt::Promise(sender) => {
+                // SAFETY: as above.
+                let came = unsafe { promised_into(sender, slot, site) };
+                came.then_some(Token::Message)
+            }
+        }
+    }
+
+    unsafe fn is_ready(&self) -> bool {
+        match &self.source {
+            Source::Channel(channel) => {
+                // SAFETY: the caller has it.
+                let state = unsafe { channel.state.held() };
+                let ready = state.is_ready(Side::Receiver);
+                state.keep();
+                ready
+            }
+            Source::Timer(timer) => timer.is_ready(),
+            Source::Nowhere(_) => false,
+        }
+    }
+
+    fn waiting_slot(&self, slot: *mut ()) -> *mut () {
+        slot
+    }
+
+    unsafe fn abandon(&self, token: Token, slot: *mut ()) {
+        if let Token::Message = token {
+            // SAFETY: the message is there.
+            unsafe { slot.cast::<T>().drop_in_place() };
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Channels that the clock sends to: [`after`], [`at`], [`tick`].
+//!
+//! They hold a moment and nothing else. Whoever receives sleeps until then, so
+//! the scheduler's timers know of such a channel only while somebody waits at it.
+//!
+//! [`after`]: super::after
+//! [`at`]: super::at
+//! [`tick`]: super::tick
+
+use super::channel::Site;
+use super::error::TryRecvError;
+use super::until::Until;
+use crate::prim::latch::Latch;
+use crate::sched::g::WaitReason;
+use crate::sched::park;
+use crate::sched::waiter::{Slept, Waiter};
+use std::time::{Duration, Instant};
+
+/// The clock's channel. All receivers of it share one.
+pub(super) struct Timer<T> {
+    /// When the next message comes; `None` if there will be none.
+    next: Latch<Option<Instant>>,
+    /// How long it is from one message to the next, if there is a next.
+    period: Option<Duration>,
+    /// Makes the message: a receiver is one of `T`, and this only ever one of
+    /// instants.
+    message: fn(Instant) -> T,
+}
+
+impl Timer<Instant> {
+    /// One message at `when`, and with a period more of them.
+    pub(super) fn new(when: Instant, period: Option<Duration>) -> Self {
+        Timer { next: Latch::new(Some(when)), period, message: std::convert::identity }
+    }
+}
+
+impl<T> Timer<T> {
+    /// When the next message comes.
+    pub(super) fn next(&self) -> Option<Instant> {
+        *self.next.lock()
+    }
+
+    /// Takes the next message if it comes by `by`, and returns its moment.
+    fn claim(&self, by: Option<Instant>, now: Instant) -> Option<Instant> {
+        let mut next = self.next.lock();
+        let moment = (*next)?;
+        if by.is_some_and(|by| moment > by) {
+            return None;
+        }
+        // A receiver that comes late does not make up for what it has missed.
+        *next = self.period.and_then(|period| moment.max(now).checked_add(period));
+        Some(moment)
+    }
+
+    /// Takes the message that is there.
+    pub(super) fn take_due(&self) -> Option<T> {
+        let now = Instant::now();
+        self.claim(Some(now), now).map(self.message)
+    }
+
+    pub(super) fn try_recv(&self) -> Result<T, TryRecvError> {
+        self.take_due().ok_or_else(|| {
+            park::poll_point();
+            TryRecvError::Empty
+        })
+    }
+
+    /// Receives, and sleeps until then. `Empty` means that the time is up.
+    pub(super) fn recv(&self, until: Until, site: Site) -> Result<T, TryRecvError> {
+        let now = Instant::now();
+        let by = match until {
+            Until::Moment(deadline) => Some(deadline),
+            _ => None,
+        };
+        // Of several receivers, each has a message of its own to wait for.
+        if self.period.is_some() {
+            let claimed = self.claim(by, now);
+            sleep(claimed.map_or(until, Until::Moment), site);
+            return claimed.map(self.message).ok_or(TryRecvError::Empty);
+        }
+        if let Some(moment) = self.next().filter(|moment| by.is_none_or(|by| *moment <= by)) {
+            sleep(Until::Moment(moment), site);
+            if let Some(moment) = self.claim(by, now) {
+                return Ok((self.message)(moment));
+            }
+        }
+        sleep(until, site);
+        Err(TryRecvError::Empty)
+    }
+
+    /// Whether a message is there.
+    pub(super) fn is_ready(&self) -> bool {
+        self.next().is_some_and(|moment| moment <= Instant::now())
+    }
+}
+
+/// Sleeps until then, or forever.
+pub(super) fn sleep(until: Until, site: Site) {
+    let deadline = until.clock();
+    if until.is_over(deadline) {
+        return;
+    }
+    let turn = Waiter::current().begin();
+    match turn.sleep(deadline, WaitReason::ChanReceive, site) {
+        Slept::Expired | Slept::Woken => {}
+        Slept::Unwind => park::unwind(),
+    }
+}
