@@ -87,7 +87,7 @@ fn tree(rng: &Rng, procs: usize) {
     assert_eq!(runtime(rng, procs).run(|| count(depth, salt)), 1 << depth);
 }
 
-/// More than a ring has room for.
+/// More than a ring has room for: spawned, and then woken, by one goroutine.
 fn flood(rng: &Rng, procs: usize) {
     let n = 270 + rng.next() as usize % 60;
     let done = Arc::new(AtomicUsize::new(0));
@@ -95,9 +95,13 @@ fn flood(rng: &Rng, procs: usize) {
         let handles: Vec<_> = (0..n)
             .map(|_| {
                 let done = done.clone();
-                go(move || done.fetch_add(1, Ordering::Relaxed))
+                go(move || {
+                    thread::park();
+                    done.fetch_add(1, Ordering::Relaxed)
+                })
             })
             .collect();
+        handles.iter().for_each(|handle| handle.thread().unpark());
         handles.into_iter().for_each(|handle| drop(handle.join()));
     });
     assert_eq!(done.load(Ordering::Relaxed), n);
