@@ -6,7 +6,7 @@ use heist_sim::sim::{Case, explore, mutants};
 use std::ops::ControlFlow;
 
 /// Seeds that each mutant may take to be found. Most need fewer than a hundred.
-const SEEDS: u64 = 40_000;
+const SEEDS: u64 = 20_000;
 
 #[test]
 fn every_mutant_is_caught() {

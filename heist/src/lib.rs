@@ -66,6 +66,8 @@ pub mod stack;
 #[cfg(not(loom))]
 mod stacks;
 #[cfg(not(loom))]
+pub mod sync;
+#[cfg(not(loom))]
 pub mod thread;
 #[cfg(not(loom))]
 pub mod time;

@@ -408,6 +408,14 @@ fn sigquit_prints_the_goroutines_and_exits_with_2() {
     for case in ["idle", "busy"] {
         let mut command = this_test(TEST, case);
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A job in the background of a script inherits that the signal is ignored.
+        // SAFETY: a system call without pointers.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+                Ok(())
+            })
+        };
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().ends_with("ready")), "it never was");

@@ -15,7 +15,7 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "buffered",
     warm_up: true,
-    peers: &[(Peer::Tokio, tokio), (Peer::May, may)],
+    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may)],
     go: true,
 };
 
@@ -39,6 +39,22 @@ fn run(session: &mut Session) -> Table {
 /// What the consumer must have received in all.
 fn sum(n: u64) -> u64 {
     (0..n).sum()
+}
+
+fn heist(procs: usize, n: u64) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let transfer = move || {
+        let begin = Instant::now();
+        let (sender, receiver) = heist::chan::bounded(CAPACITY);
+        drop(heist::go(move || {
+            for message in 0..n {
+                sender.send(message).expect("it is received");
+            }
+        }));
+        assert_eq!(receiver.iter().sum::<u64>(), sum(n));
+        nanos_since(begin)
+    };
+    Box::new(move || vec![runtime.run(transfer)])
 }
 
 fn tokio(procs: usize, n: u64) -> Round {

@@ -14,8 +14,12 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
 };
 
 /// tokio has no channel for many receivers of whom each takes its share.
-pub(super) const PROBLEM: Problem =
-    Problem { name: "many", warm_up: true, peers: &[(Peer::May, may)], go: true };
+pub(super) const PROBLEM: Problem = Problem {
+    name: "many",
+    warm_up: true,
+    peers: &[(Peer::Heist, heist), (Peer::May, may)],
+    go: true,
+};
 
 /// Producers, and as many consumers.
 const SIDES: u64 = 8;
@@ -44,6 +48,33 @@ fn share(n: u64) -> u64 {
 /// What the consumers must have received in all.
 fn sum(n: u64) -> u64 {
     SIDES * (0..share(n)).sum::<u64>()
+}
+
+fn heist(procs: usize, n: u64) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let transfer = move || {
+        let begin = Instant::now();
+        let (sender, receiver) = heist::chan::bounded(CAPACITY);
+        for _ in 0..SIDES {
+            let sender = sender.clone();
+            drop(heist::go(move || {
+                for message in 0..share(n) {
+                    sender.send(message).expect("it is received");
+                }
+            }));
+        }
+        drop(sender);
+        let consumers: Vec<_> = (0..SIDES)
+            .map(|_| {
+                let receiver = receiver.clone();
+                heist::go(move || receiver.iter().sum::<u64>())
+            })
+            .collect();
+        let received = consumers.into_iter().map(|c| c.join().expect("it only receives"));
+        assert_eq!(received.sum::<u64>(), sum(n));
+        nanos_since(begin)
+    };
+    Box::new(move || vec![runtime.run(transfer)])
 }
 
 fn may(procs: usize, n: u64) -> Round {

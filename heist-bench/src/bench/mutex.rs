@@ -16,7 +16,12 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "mutex",
     warm_up: true,
-    peers: &[(Peer::Tokio, tokio), (Peer::May, may), (Peer::Threads, threads)],
+    peers: &[
+        (Peer::Heist, heist),
+        (Peer::Tokio, tokio),
+        (Peer::May, may),
+        (Peer::Threads, threads),
+    ],
     go: true,
 };
 
@@ -33,6 +38,23 @@ fn run(session: &mut Session) -> Table {
 /// Increments of one task.
 fn share(n: u64) -> u64 {
     n / TASKS
+}
+
+fn heist(procs: usize, n: u64) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let increment_all = move || {
+        let begin = Instant::now();
+        let counter = Arc::new(heist::sync::Mutex::new(0));
+        let increment = || {
+            let counter = Arc::clone(&counter);
+            move || (0..share(n)).for_each(|_| *counter.lock().expect("nobody panics") += 1)
+        };
+        let tasks: Vec<_> = (0..TASKS).map(|_| heist::go(increment())).collect();
+        tasks.into_iter().for_each(|task| task.join().expect("it only counts"));
+        assert_eq!(*counter.lock().expect("nobody panics"), TASKS * share(n));
+        nanos_since(begin)
+    };
+    Box::new(move || vec![runtime.run(increment_all)])
 }
 
 /// tokio's own mutex. Its documentation advises std's where a guard does not live

@@ -15,7 +15,7 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "pingpong",
     warm_up: true,
-    peers: &[(Peer::Tokio, tokio), (Peer::May, may)],
+    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may)],
     go: true,
 };
 
@@ -33,6 +33,29 @@ fn run(session: &mut Session) -> Table {
     let mut table = comparison.run(session);
     table.note("tokio and may have no rendezvous: a capacity of one, and none at all");
     table
+}
+
+fn heist(procs: usize, n: u64) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let play = move || {
+        let (ping, pings) = heist::chan::bounded(0);
+        let (pong, pongs) = heist::chan::bounded(0);
+        let partner = heist::go(move || {
+            for ball in pings {
+                pong.send(ball).expect("it is received");
+            }
+        });
+        let begin = Instant::now();
+        for ball in 0..n {
+            ping.send(ball).expect("it is received");
+            assert_eq!(pongs.recv(), Ok(ball));
+        }
+        let nanos = nanos_since(begin);
+        drop(ping);
+        partner.join().expect("it only plays");
+        nanos
+    };
+    Box::new(move || vec![runtime.run(play)])
 }
 
 /// With a capacity of one, which is the nearest that tokio has to a rendezvous.

@@ -15,7 +15,7 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "ring",
     warm_up: true,
-    peers: &[(Peer::Tokio, tokio), (Peer::May, may)],
+    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may)],
     go: true,
 };
 
@@ -33,6 +33,29 @@ fn run(session: &mut Session) -> Table {
     let mut table = comparison.run(session);
     table.note("tokio and may have no rendezvous: a capacity of one, and none at all");
     table
+}
+
+fn heist(procs: usize, laps: u64) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let run_laps = move || {
+        let (first, mut last) = heist::chan::bounded(0);
+        for _ in 1..TASKS {
+            let (next, receiver) = heist::chan::bounded(0);
+            let previous = std::mem::replace(&mut last, receiver);
+            drop(heist::go(move || {
+                for token in previous {
+                    next.send(token).expect("it is received");
+                }
+            }));
+        }
+        let begin = Instant::now();
+        for lap in 0..laps {
+            first.send(lap).expect("it is received");
+            assert_eq!(last.recv(), Ok(lap));
+        }
+        nanos_since(begin)
+    };
+    Box::new(move || vec![runtime.run(run_laps)])
 }
 
 /// With a capacity of one, which is the nearest that tokio has to a rendezvous.

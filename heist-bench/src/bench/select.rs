@@ -22,7 +22,11 @@ pub(super) const BENCHMARK_UNBUFFERED: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "select",
     warm_up: true,
-    peers: &[(Peer::Tokio, |procs, n| tokio(procs, n, CAPACITY)), (Peer::May, may)],
+    peers: &[
+        (Peer::Heist, |procs, n| heist(procs, n, CAPACITY)),
+        (Peer::Tokio, |procs, n| tokio(procs, n, CAPACITY)),
+        (Peer::May, may),
+    ],
     go: true,
 };
 
@@ -30,6 +34,7 @@ pub(super) const PROBLEM_UNBUFFERED: Problem = Problem {
     name: "select_unbuffered",
     warm_up: true,
     peers: &[
+        (Peer::Heist, |procs, n| heist(procs, n, 0)),
         // The nearest that tokio has to a rendezvous.
         (Peer::Tokio, |procs, n| tokio(procs, n, 1)),
     ],
@@ -75,6 +80,37 @@ fn share(n: u64) -> u64 {
 /// What the consumer must have received in all.
 fn sum(n: u64) -> u64 {
     CHANNELS * (0..share(n)).sum::<u64>()
+}
+
+fn heist(procs: usize, n: u64, capacity: usize) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let transfer = move || {
+        let begin = Instant::now();
+        // A channel without senders would always be ready.
+        let [(_a, a), (_b, b), (_c, c), (_d, d)] = [(); CHANNELS as usize].map(|()| {
+            let (sender, receiver) = heist::chan::bounded(capacity);
+            let producer = sender.clone();
+            drop(heist::go(move || {
+                for message in 0..share(n) {
+                    producer.send(message).expect("it is received");
+                }
+            }));
+            (sender, receiver)
+        });
+        let mut received = 0;
+        for _ in 0..CHANNELS * share(n) {
+            let message = heist::chan::select! {
+                recv(a) -> message => message,
+                recv(b) -> message => message,
+                recv(c) -> message => message,
+                recv(d) -> message => message,
+            };
+            received += message.expect("no sender is gone");
+        }
+        assert_eq!(received, sum(n));
+        nanos_since(begin)
+    };
+    Box::new(move || vec![runtime.run(transfer)])
 }
 
 /// `select!`, in random order as everybody here.

@@ -18,7 +18,7 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "skynet",
     warm_up: true,
-    peers: &[(Peer::Tokio, tokio), (Peer::May, may)],
+    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may)],
     go: true,
 };
 
@@ -43,6 +43,32 @@ fn children(leaves: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
 /// What arrives at the top.
 fn sum(n: u64) -> u64 {
     (0..n).sum()
+}
+
+fn heist(procs: usize, n: u64) -> Round {
+    fn node(up: heist::chan::Sender<u64>, leaves: Range<u64>) {
+        let value = if leaves.end - leaves.start == 1 {
+            leaves.start
+        } else {
+            let (sender, receiver) = heist::chan::bounded(0);
+            let spawn = |child| {
+                let sender = sender.clone();
+                drop(heist::go(move || node(sender, child)));
+            };
+            let count = children(leaves).map(spawn).count();
+            receiver.iter().take(count).sum()
+        };
+        up.send(value).expect("it is received");
+    }
+    let runtime = super::heist_runtime(procs);
+    let tree = move || {
+        let begin = Instant::now();
+        let (sender, receiver) = heist::chan::bounded(0);
+        drop(heist::go(move || node(sender, 0..n)));
+        assert_eq!(receiver.recv(), Ok(sum(n)));
+        nanos_since(begin)
+    };
+    Box::new(move || vec![runtime.run(tree)])
 }
 
 /// With a capacity of one. Room for all children makes it no faster, and channels

@@ -26,6 +26,7 @@ pub(super) const PROBLEM_BUSY: Problem = Problem {
     name: "wake_busy",
     warm_up: true,
     peers: &[
+        (Peer::Heist, |procs, n| heist(procs, n, BUSY)),
         (Peer::Tokio, |procs, n| tokio(procs, n, BUSY)),
         (Peer::May, |procs, n| may(procs, n, BUSY)),
         (Peer::Threads, |procs, n| threads(procs, n, BUSY)),
@@ -37,6 +38,7 @@ pub(super) const PROBLEM_WAITING: Problem = Problem {
     name: "wake_waiting",
     warm_up: true,
     peers: &[
+        (Peer::Heist, |procs, n| heist(procs, n, WAITING)),
         (Peer::Tokio, |procs, n| tokio(procs, n, WAITING)),
         (Peer::May, |procs, n| may(procs, n, WAITING)),
     ],
@@ -103,6 +105,27 @@ fn compute(duration: Duration) {
 }
 
 // The message is when it was sent; the answer is how long it took.
+
+fn heist(procs: usize, n: u64, work: Work) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let send_all = move || {
+        let (message, messages) = heist::chan::bounded(1);
+        let (answer, answers) = heist::chan::bounded(1);
+        drop(heist::go(move || {
+            for sent in messages {
+                answer.send(now() - sent).expect("it is received");
+            }
+        }));
+        let send = |_| {
+            compute(work.before);
+            message.send(now()).expect("it is received");
+            compute(work.after);
+            answers.recv().expect("it is answered")
+        };
+        (0..n).map(send).collect()
+    };
+    Box::new(move || runtime.run(send_all))
+}
 
 fn tokio(procs: usize, n: u64, work: Work) -> Round {
     let runtime = super::tokio_runtime(procs);

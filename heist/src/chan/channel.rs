@@ -79,7 +79,11 @@ impl<T> Channel<T> {
                 wakes.wake();
                 Ok(())
             }
-            Offer::Disconnected => Err(TrySendError::Disconnected(message)),
+            Offer::Disconnected => {
+                drop(state);
+                park::poll_point();
+                Err(TrySendError::Disconnected(message))
+            }
             Offer::Full => {
                 drop(state);
                 park::poll_point();
@@ -109,7 +113,11 @@ impl<T> Channel<T> {
                 wakes.wake();
                 return Ok(());
             }
-            Offer::Disconnected => return Err(SendTimeoutError::Disconnected(message)),
+            Offer::Disconnected => {
+                drop(state);
+                park::poll_point();
+                return Err(SendTimeoutError::Disconnected(message));
+            }
             Offer::Full => {}
         }
         let deadline = until.clock();
@@ -185,7 +193,11 @@ impl<T> Channel<T> {
                         return Ok(message);
                     }
                 }
-                Take::Disconnected => return Err(TryRecvError::Disconnected),
+                Take::Disconnected => {
+                    drop(state);
+                    park::poll_point();
+                    return Err(TryRecvError::Disconnected);
+                }
                 Take::Empty => {
                     drop(state);
                     park::poll_point();
@@ -218,7 +230,11 @@ impl<T> Channel<T> {
                         None => continue,
                     }
                 }
-                Take::Disconnected => return Err(TryRecvError::Disconnected),
+                Take::Disconnected => {
+                    drop(state);
+                    park::poll_point();
+                    return Err(TryRecvError::Disconnected);
+                }
                 Take::Empty => {}
             }
             let deadline = until.clock();

@@ -158,6 +158,9 @@ macro_rules! __chan_cases {
     (@body $read:tt $head:tt { $($body:tt)* } $case:ident $($rest:tt)*) => {
         $crate::__chan_cases!(@add $read $head { $($body)* } $case $($rest)*)
     };
+    (@body $read:tt $head:tt { $($body:tt)* }) => {
+        $crate::__chan_cases!(@add $read $head { $($body)* })
+    };
     (@body $read:tt $head:tt $body:expr) => {
         $crate::__chan_cases!(@add $read $head { $body })
     };

@@ -7,7 +7,6 @@
 //!
 //! ```
 //! use heist::chan;
-//! use std::time::Duration;
 //!
 //! heist::run(|| {
 //!     let (s, r) = chan::bounded(0);
@@ -19,6 +18,15 @@
 //! Inside it is Go's channel: a lock around a ring and two queues of those who
 //! wait, first come first served; a message for one who waits goes straight into
 //! its stack, and it runs next.
+//!
+//! # What differs
+//!
+//! - A goroutine that tries in vain, again and again, lets others run: each 64th
+//!   such call yields.
+//! - An operation that a `select!` has chosen, and whose message is then not made
+//!   since its expression returns, breaks or panics, is given up: crossbeam panics
+//!   there. [`SelectedOperation`] panics as in crossbeam, but not while its
+//!   goroutine unwinds already.
 //!
 //! | file | what |
 //! |---|---|

@@ -26,10 +26,10 @@ mod native;
 #[allow(unsafe_code)] // named files: the machine, its threads, buffers and locks
 pub(crate) mod sim;
 
-#[cfg(all(loom, test))]
-pub(crate) use model::cell;
 #[cfg(loom)]
 pub(crate) use model::{atomic, hint};
+#[cfg(all(loom, test))]
+pub(crate) use model::{bed, cell};
 #[cfg(not(any(loom, sim)))]
 pub(crate) use native::{atomic, clock, env, futex, hint, mutex, os, probe, thread};
 #[cfg(sim)]

@@ -54,6 +54,36 @@ pub(crate) mod cell {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod bed {
+    use loom::sync::{Condvar, Mutex};
+
+    /// Where a thread of a model sleeps until it is woken, once; if that never
+    /// comes, loom reports a deadlock.
+    pub(crate) struct Bed {
+        woken: Mutex<bool>,
+        changed: Condvar,
+    }
+
+    impl Bed {
+        pub(crate) fn new() -> Self {
+            Bed { woken: Mutex::new(false), changed: Condvar::new() }
+        }
+
+        pub(crate) fn sleep(&self) {
+            let mut woken = self.woken.lock().unwrap();
+            while !std::mem::take(&mut *woken) {
+                woken = self.changed.wait(woken).unwrap();
+            }
+        }
+
+        pub(crate) fn wake(&self) {
+            *self.woken.lock().unwrap() = true;
+            self.changed.notify_one();
+        }
+    }
+}
+
 pub(crate) mod hint {
     pub(crate) fn spin_loop() {
         loom::thread::yield_now();

@@ -9,7 +9,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(sim), allow(dead_code))] // chosen by the simulator and by models
 pub(crate) enum Mutant {
-    /// A searcher that gives up goes to sleep without looking once more.
+    /// Who gives a P up goes to sleep without looking once more.
     NoRecheck,
     /// A searcher that gives up passes no fence before it looks once more.
     NoSearcherFence,
@@ -22,14 +22,10 @@ pub(crate) enum Mutant {
     LoseOverflow,
     /// A kicked out runnext is forgotten.
     LoseKicked,
-    /// An M that did not search goes to sleep without looking once more.
-    NoRest,
     /// A consumer moves a ring's head without checking that nobody else did.
     NoCommit,
     /// The owner takes runnext without claiming it against thieves.
     TakeNextUnseen,
-    /// The owner fills runnext with a plain store, which is no fence.
-    PutNextUnseen,
     /// A wake-up that comes before the park is forgotten.
     ForgetNotified,
     /// A P goes idle and stays in the hands of its M.
@@ -51,15 +47,13 @@ impl Mutant {
     /// beside a locked instruction adds, x86 does not show, and which part of a
     /// ring a thief takes breaks no rule.
     #[cfg(sim)]
-    pub(crate) const SIMULATED: [Mutant; 15] = [
+    pub(crate) const SIMULATED: [Mutant; 13] = [
         Mutant::NoRecheck,
         Mutant::DropBaton,
         Mutant::LoseOverflow,
         Mutant::LoseKicked,
-        Mutant::NoRest,
         Mutant::NoCommit,
         Mutant::TakeNextUnseen,
-        Mutant::PutNextUnseen,
         Mutant::ForgetNotified,
         Mutant::KeepIdleP,
         Mutant::LeakSearcher,

@@ -37,6 +37,8 @@ pub(crate) mod atomic {
     /// somewhere between the call and the return.
     pub(crate) fn heavy_barrier() {
         fence(Ordering::SeqCst);
+        // Whoever uses the light half may have seen that it is available.
+        super::membarrier::register();
         super::membarrier::issue();
     }
 
@@ -277,6 +279,8 @@ pub(crate) mod thread {
         }
         thread_local! {
             static MINE: Mine = Mine({
+                // Plain threads take part in what needs barriers, too.
+                super::membarrier::register();
                 let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 free.unwrap_or_else(|| Box::leak(Box::new(Seat::new())))
             });

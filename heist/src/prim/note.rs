@@ -79,7 +79,11 @@ impl Note {
 }
 
 /// Where a plain thread sleeps when it waits for a goroutine.
+///
+/// Aligned, so that the low bits of its address can say other things, and alone
+/// in its cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Seat {
     pub(crate) note: Note,
     /// Says who ends the present wait; for the protocol that knows how.

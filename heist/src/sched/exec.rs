@@ -39,7 +39,7 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
     let p = m.held();
     if !inherit_time {
         p.tick_up();
-        p.own().streak.set(0);
+        p.end_streak();
     }
     if !g.has_frame() {
         if let Err(error) = prepare(p, g) {

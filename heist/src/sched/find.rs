@@ -40,8 +40,15 @@ pub(crate) const SLICE: u64 = 10_000_000;
 /// How many runnexts in a row run before the clock is read.
 const SAMPLE: u32 = 32;
 
-/// Fewer goroutines than this that yield on a P are not worth sharing.
+/// Fewer goroutines than this that yield on a P are no crowd.
 const CROWD: usize = 64;
+
+/// How often a P without a crowd looks whether another has one.
+const EVEN_OUT_EVERY: u32 = 16;
+
+/// In so many rounds each of them has been on the global queue once. More often
+/// costs more: it may change its P there, and its stack's lines go along.
+const ABOUT: usize = 32;
 
 /// A goroutine to run.
 pub(crate) struct Next {
@@ -162,8 +169,7 @@ fn from_local(p: Held) -> Option<Next> {
 /// a whole slice. The clock is read once in a while only.
 #[inline(always)]
 fn slice_is_over(p: Held) -> bool {
-    let streak = p.own().streak.get() + 1;
-    p.own().streak.set(streak);
+    let streak = p.streak_up();
     streak.is_multiple_of(SAMPLE) && slice_is_over_at(p, streak)
 }
 
@@ -179,7 +185,7 @@ fn slice_is_over_at(p: Held, streak: u32) -> bool {
 /// The runnext goes behind the others; the first of them runs.
 #[cold]
 fn rotate(p: Held, g: &'static G) -> Option<Next> {
-    p.own().streak.set(0);
+    p.end_streak();
     // The ring has room: it is only pushed to by us, and thieves only take.
     if p.runq.push_yielded(g).is_err() {
         return Some(Next::fresh(g));
@@ -195,8 +201,8 @@ fn rotate(p: Held, g: &'static G) -> Option<Next> {
 fn next_round(m: &'static M, p: Held) {
     if m.sched.runq_size.load(Ordering::Relaxed) != 0 {
         m.sched.take_global_batch(p);
-    } else if p.runq.yielded() > CROWD {
-        share(m.sched, p);
+    } else if p.runq.yielded() > CROWD || p.tick().is_multiple_of(EVEN_OUT_EVERY) {
+        even_out(m.sched, p);
     }
     if p.runq.yielded() > 0 {
         p.runq.turn();
@@ -205,22 +211,28 @@ fn next_round(m: &'static M, p: Held) {
 }
 
 /// Those that yield stay on their P, so a P with many of them serves each less
-/// often than one with few. At the end of a round it looks at another P, and if
-/// that has much less, half the difference goes to the global queue, where the
-/// others find it at the end of theirs.
+/// often than one with few, and one whose thread the kernel has stopped serves
+/// none. So at the end of a round Ps even out what they have.
 #[cold]
-fn share(sched: &'static Sched, p: Held) {
+fn even_out(sched: &'static Sched, p: Held) {
     let others = sched.procs() - 1;
     if others == 0 {
         return;
     }
-    let other = (p.id + 1 + p.random() % others) % (others + 1);
-    let (mine, theirs) = (p.runq.yielded(), sched.p(other).runq.len());
-    if mine > theirs + theirs / 4 + CROWD
-        && let Some(surplus) = p.runq.take_yielded(|n| n.saturating_sub(theirs) / 2)
+    let other = sched.p((p.id + 1 + p.random() % others) % (others + 1));
+    let (mine, theirs) = (p.runq.yielded(), other.runq.len());
+    if mine > CROWD {
+        // To the global queue, where the others look at the end of their rounds:
+        // half of what is too much, and always a few, so that all get about.
+        let too_much = |mine: usize| (mine.saturating_sub(theirs) / 2).max(mine / ABOUT);
+        if let Some(some) = p.runq.take_yielded(too_much) {
+            // Refused by a runtime that closes: shutdown finds them by their state.
+            let _ = sched.put_global(some.iter());
+        }
+    } else if theirs > 2 * mine + CROWD
+        && let Some(g) = other.runq.steal_into(&p.runq)
     {
-        // Refused by a runtime that closes: shutdown finds them by their state.
-        let _ = sched.put_global(surplus.iter());
+        wake::put_tail(sched, p, g);
     }
 }
 
@@ -274,8 +286,7 @@ fn sleep(m: &'static M) -> bool {
     } else {
         sched.idle.rest()
     };
-    let blind = is(if searched { Mutant::NoRecheck } else { Mutant::NoRest });
-    if blind || !work_is_visible(sched) || !search_again(m) {
+    if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
         return stop_m(m);
     }
     true
@@ -318,7 +329,7 @@ fn timers_are_due(sched: &Sched) -> bool {
 /// is to end.
 pub(crate) fn stop_m(m: &'static M) -> bool {
     let sched = m.sched;
-    let patience = clock::after(sched.config().idle_thread);
+    let patience = sched.config().idle_thread;
     {
         let mut shared = sched.shared.lock();
         if shared.closed {
@@ -328,7 +339,8 @@ pub(crate) fn stop_m(m: &'static M) -> bool {
     }
     loop {
         let watch = watch_timers(m);
-        let woken = m.note.sleep_until(Some(watch.unwrap_or(patience)));
+        let until = watch.unwrap_or_else(|| clock::after(patience));
+        let woken = m.note.sleep_until(Some(until));
         if m.acquire_next_p() {
             m.held().own().now.set(clock::now());
             return true;

@@ -68,6 +68,7 @@ pub(crate) mod steal;
 #[cfg(not(loom))]
 pub(crate) mod steal_order;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: what only the holder touches
 pub(crate) mod sysmon;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the closure and the result in a block

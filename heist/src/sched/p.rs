@@ -81,8 +81,7 @@ pub(crate) struct Own {
     pub(crate) birth_score: Cell<u8>,
     /// The last tick at which the global queue came first.
     pub(crate) looked: Cell<u32>,
-    /// How many runnexts ran in a row, and since when.
-    pub(crate) streak: Cell<u32>,
+    /// When the present row of runnexts began, once it is long.
     pub(crate) slice_start: Cell<u64>,
     /// How many more calls may find nothing before one yields (see
     /// `park::poll_point`).
@@ -109,6 +108,8 @@ pub(crate) struct P {
     pub(crate) runq: RunQueue<G>,
     /// How many goroutines were started or resumed, runnext not counted.
     tick: AtomicU32,
+    /// How many runnexts ran in a row since.
+    streak: AtomicU32,
     /// The M that holds it, for reports.
     m: AtomicPtr<M>,
     /// A thief took this P's runnext: its goroutine computes on after a wake.
@@ -132,6 +133,7 @@ impl P {
             id,
             runq: RunQueue::new(alone),
             tick: AtomicU32::new(0),
+            streak: AtomicU32::new(0),
             m: AtomicPtr::new(ptr::null_mut()),
             late: AtomicBool::new(false),
             timers: Timers::new(),
@@ -147,7 +149,6 @@ impl P {
                 now: Cell::new(0),
                 birth_score: Cell::new(super::wake::UNDECIDED),
                 looked: Cell::new(u32::MAX),
-                streak: Cell::new(0),
                 slice_start: Cell::new(0),
                 polls: Cell::new(0),
                 looks: Looks::default(),
@@ -158,6 +159,11 @@ impl P {
 
     pub(crate) fn tick(&self) -> u32 {
         self.tick.load(Ordering::Relaxed)
+    }
+
+    /// What changes with every goroutine that runs.
+    pub(crate) fn steps(&self) -> (u32, u32) {
+        (self.tick(), self.streak.load(Ordering::Relaxed))
     }
 
     /// Free control blocks, for reports.
@@ -213,6 +219,20 @@ impl Held {
         tick
     }
 
+    /// Counts a goroutine that goes on in the slice of the one before it; returns
+    /// how many there were in a row.
+    #[inline(always)]
+    pub(crate) fn streak_up(&self) -> u32 {
+        let streak = self.p.streak.load(Ordering::Relaxed).wrapping_add(1);
+        self.p.streak.store(streak, Ordering::Relaxed);
+        streak
+    }
+
+    #[inline(always)]
+    pub(crate) fn end_streak(&self) {
+        self.p.streak.store(0, Ordering::Relaxed);
+    }
+
     pub(crate) fn random(&self) -> u32 {
         self.own().rng.next()
     }
@@ -239,7 +259,7 @@ impl Held {
         self.own().woke_for_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);
-        self.own().streak.set(0);
+        self.end_streak();
         self.own().birth_score.set(super::wake::UNDECIDED);
         self.p.late.store(false, Ordering::Relaxed);
         self.p.tick.store(0, Ordering::Relaxed);

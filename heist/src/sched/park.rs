@@ -90,10 +90,7 @@ pub(crate) fn yield_now() {
 /// Like [`yield_now`], but returns also when the runtime shuts down.
 #[inline(always)]
 pub(crate) fn yield_whatever_comes() -> Resume {
-    let Some(inside) = Inside::enter() else {
-        thread::yield_now();
-        return Resume::Run;
-    };
+    let Some(inside) = Inside::enter() else { return yield_without_p() };
     let Some(g) = inside.g() else { fatal!("yield outside of a goroutine") };
     if must_stay(g) {
         in_place::yield_now(inside, g);
@@ -102,6 +99,23 @@ pub(crate) fn yield_whatever_comes() -> Resume {
     g.note_no_wait();
     wake::learn(inside.p, g);
     suspend(inside, g, Suspend::Yield)
+}
+
+/// A yield of a plain thread, or in a shutdown. A goroutine that was woken there
+/// goes on where it waited, and may never wait again: it goes back, and is told
+/// to unwind.
+#[cold]
+fn yield_without_p() -> Resume {
+    match m::current_g() {
+        Some(g) if !must_stay(g) => {
+            g.note_no_wait();
+            leave(g, Suspend::Yield)
+        }
+        _ => {
+            thread::yield_now();
+            Resume::Run
+        }
+    }
 }
 
 /// How often a goroutine may look at something in vain before others get a turn.

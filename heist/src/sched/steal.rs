@@ -111,13 +111,13 @@ fn those_that_offer(
 
 /// Takes a runnext that stays: its owner computes on.
 fn steal_next(p: &'static P) -> Option<&'static G> {
-    let seen = p.runq.peek_next()?;
+    let seen = p.runq.peek_offered()?;
     if departs(Departure::SpinGrace) {
         // The shortest sleep is many times the grace.
         let until = clock::now() + GRACE;
         while clock::now() < until {
             hint::spin_loop();
-            if p.runq.peek_next() != Some(seen) {
+            if p.runq.peek_offered() != Some(seen) {
                 return None;
             }
         }
@@ -140,5 +140,5 @@ pub(crate) fn anything_offered(sched: &Sched) -> bool {
     // runnext counts, though it is not offered: its exchange is the publisher's
     // fence, and what it kicked out may not be visible in the ring yet.
     sched.offers.iter(procs).any(|id| !sched.p(id).runq.is_empty())
-        || sched.next_offers.iter(procs).any(|id| sched.p(id).runq.peek_next().is_some())
+        || sched.next_offers.iter(procs).any(|id| sched.p(id).runq.peek_offered().is_some())
 }

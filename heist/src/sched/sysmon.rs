@@ -2,7 +2,7 @@
 //!
 //! | what | why |
 //! |---|---|
-//! | a runnext that stays | its owner computes on; it is offered to thieves |
+//! | a runnext that stays | its owner computes on; it is taken to the others |
 //! | a timer that is late | its P computes; a thief is woken |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | free stacks that lie around | their pages go back to the kernel |
@@ -25,6 +25,7 @@ use crate::prim::{clock, thread};
 use crate::stacks;
 use crate::timer::NEVER;
 use std::io;
+use std::ptr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -119,7 +120,7 @@ pub(crate) fn stop(sched: &'static Sched) {
 /// What sysmon saw of a P the last time.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    tick: u32,
+    steps: (u32, u32),
     next: Option<NextUp<G>>,
 }
 
@@ -209,7 +210,7 @@ impl Watch {
         }
         let mut acted = false;
         for (i, p) in self.sched.ps().enumerate() {
-            acted |= self.offer_stale_next(i, p);
+            acted |= self.help_stale_next(i, p);
         }
         acted |= self.help_late_timers(now);
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
@@ -220,18 +221,40 @@ impl Watch {
         acted
     }
 
-    /// A runnext that was there a round ago, on a P that has run nothing else
-    /// since, is offered to thieves.
-    fn offer_stale_next(&mut self, i: usize, p: &'static P) -> bool {
-        let now = Seen { tick: p.tick(), next: p.runq.peek_next() };
+    /// A runnext that was there a round ago, on a P that has run nothing since, is
+    /// given to others: its owner computes.
+    fn help_stale_next(&mut self, i: usize, p: &'static P) -> bool {
+        let (own, offered) = (p.runq.peek_own(), p.runq.peek_offered());
+        let now = Seen { steps: p.steps(), next: own.or(offered) };
         let before = std::mem::replace(&mut self.seen[i], now);
-        let stays = now.next.is_some() && now.next == before.next && now.tick == before.tick;
+        let stays = now.next.is_some() && now.next == before.next && now.steps == before.steps;
         if !stays || self.sched.procs() == 1 {
             return false;
+        }
+        if let Some(seen) = own {
+            return self.take_from_owner(p, seen);
         }
         self.sched.next_offers.insert(p.id);
         fence(Ordering::SeqCst);
         wake::wake_p(self.sched);
+        true
+    }
+
+    /// Takes a runnext that was not offered to the global queue.
+    fn take_from_owner(&self, p: &'static P, seen: NextUp<G>) -> bool {
+        let Some(m) = p.m() else { return false };
+        let take = || {
+            if !m.p().is_some_and(|its| ptr::eq(its, p)) {
+                return None;
+            }
+            // SAFETY: the P is this M's, which is in user code and stays there
+            // until it gets the P back.
+            unsafe { p.runq.take_own(seen) }
+        };
+        let Some(Some(g)) = m.lease.borrow(take) else { return false };
+        // Teaches the goroutine that runs there (see `wake`).
+        p.late.store(true, Ordering::Relaxed);
+        wake::inject(self.sched, self.sched.life(), g);
         true
     }
 

@@ -14,6 +14,7 @@
 use super::g::{G, WaitReason};
 use super::m;
 use super::park;
+use super::protocol::g_state::Status;
 use super::protocol::turn::{End, Number, TurnWord};
 use super::timers::{self, Due};
 use crate::context::Resume;
@@ -30,6 +31,9 @@ use std::ptr;
 pub(crate) struct Waiter(NonZeroUsize);
 
 const THREAD: usize = 1;
+
+// The words of locks keep some bits beside their owner (see `protocol::once`).
+const _: () = assert!(align_of::<G>() >= 16 && align_of::<Seat>() >= 16);
 
 /// OS threads that sleep here until a goroutine wakes them (see
 /// `sysmon::check_dead`).
@@ -101,6 +105,22 @@ impl Waiter {
             // SAFETY: the word of a thread's waiter is the address of its seat,
             // and seats are never freed.
             Kind::Thread(unsafe { &*ptr::with_exposed_provenance::<Seat>(address & !THREAD) })
+        }
+    }
+
+    /// What its goroutine does, as of some recent moment; `None` for a thread.
+    pub(crate) fn status(self) -> Option<Status> {
+        match self.kind() {
+            Kind::Goroutine(g) => Some(g.state.status()),
+            Kind::Thread(_) => None,
+        }
+    }
+
+    /// The id of its goroutine; `None` for a thread.
+    pub(crate) fn goroutine_id(self) -> Option<u64> {
+        match self.kind() {
+            Kind::Goroutine(g) => Some(g.id()),
+            Kind::Thread(_) => None,
         }
     }
 
@@ -200,6 +220,11 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// Whose wait it is.
+    pub(crate) fn waiter(self) -> Waiter {
+        self.waiter
+    }
+
     /// Wins the right to end the wait, which only one gets: then [`wake`]
     /// follows, and until it comes, the waiter's stack stays as it is.
     ///

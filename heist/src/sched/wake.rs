@@ -22,8 +22,8 @@
 //! | a new goroutine | the score of the last one that ended on this P |
 //!
 //! With 2 or 3 the runnext is offered and a thief woken; with 0 or 1 nothing
-//! happens, and sysmon offers a runnext that stays, whereupon a thief takes it
-//! and the score says so. Neither side needs a clock.
+//! happens, and sysmon takes a runnext that stays to the others, and the score
+//! says so. Neither side needs a clock.
 
 use super::g::G;
 use super::m::{Inside, M};
@@ -44,29 +44,49 @@ const WAKES: u8 = 2;
 impl Inside {
     /// Makes a goroutine the next one on this P. It is runnable and the
     /// caller's.
+    ///
+    /// A lone runnext, whose waker is about to leave the P, costs no
+    /// read-modify-write: nobody is woken for it and nobody else looks at it.
     #[inline(always)]
     pub(crate) fn ready_next(&self, g: &'static G) {
         let sched = self.sched();
-        let kicked = self.p.runq.put_next(g);
         let score = self.m.curg().map_or(UNDECIDED, G::score);
-        if let Some(kicked) = kicked {
-            if !is(Mutant::LoseKicked) {
-                put_tail(sched, self.p, kicked);
-            }
-        } else {
-            fence_after_rmw();
-            if sched.idle.idle_ps() == 0 {
-                return;
-            }
-            if score < WAKES && departs(Departure::Prediction) {
-                self.p.counters.spared_wakes.bump();
-                return;
-            }
-            self.p.own().woke_for_next.set(true);
-            sched.next_offers.insert(self.p.id);
+        let someone_is_idle = sched.idle.idle_ps() != 0;
+        if someone_is_idle && (score >= WAKES || !departs(Departure::Prediction)) {
+            return self.offer_next(g);
         }
-        fence_after_rmw();
-        wake_p(sched);
+        match self.p.runq.put_next(g) {
+            Some(kicked) => self.put_kicked(kicked),
+            None if someone_is_idle => self.p.counters.spared_wakes.bump(),
+            None => {}
+        }
+    }
+
+    /// The runnext that was goes to the ring: there is more than this P can run.
+    #[inline(always)]
+    fn put_kicked(&self, kicked: &'static G) {
+        if !is(Mutant::LoseKicked) {
+            put_tail(self.sched(), self.p, kicked);
+        }
+        if !self.p.runq.alone() {
+            fence(Ordering::SeqCst);
+            wake_p(self.sched());
+        }
+    }
+
+    /// A runnext that its waker will be in the way of.
+    #[inline(never)]
+    fn offer_next(&self, g: &'static G) {
+        let kicked = self.p.runq.put_next_offered(g);
+        self.p.own().woke_for_next.set(true);
+        self.sched().next_offers.insert(self.p.id);
+        match kicked {
+            Some(kicked) => self.put_kicked(kicked),
+            None => {
+                fence_after_rmw();
+                wake_p(self.sched());
+            }
+        }
     }
 }
 
@@ -177,7 +197,7 @@ pub(crate) fn learn(p: Held, g: &'static G) {
     if p.late.load(Ordering::Relaxed) {
         p.late.store(false, Ordering::Relaxed);
         g.set_score(LATE);
-    } else if p.own().woke_for_next.get() && p.runq.peek_next().is_some() {
+    } else if p.own().woke_for_next.get() && p.runq.peek_offered().is_some() {
         g.set_score(g.score().saturating_sub(1));
     }
     p.own().woke_for_next.set(false);

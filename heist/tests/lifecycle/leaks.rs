@@ -128,3 +128,29 @@ fn a_runtime_dropped_by_its_own_goroutine_leaves_no_thread_behind() {
         until(|| footprint()[0] <= before);
     });
 }
+
+/// Threads that have waited longer than they are kept, but are as many as the Ps
+/// need, sleep on.
+#[test]
+fn an_idle_runtime_does_not_compute() {
+    if let Some(output) = in_a_process() {
+        assert!(output.status.success(), "{}\n{}", output.status, stderr(&output));
+        return;
+    }
+    let cpu = || {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the clock exists and `time` is a live timespec.
+        unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    watched(|| {
+        let keep = Duration::from_millis(2);
+        let runtime = heist::Builder::new().max_procs(2).thread_keep_alive(keep).build().unwrap();
+        runtime.run(|| thread::scope(|s| (0..100).for_each(|_| drop(s.spawn(thread::yield_now)))));
+        std::thread::sleep(10 * keep);
+        let before = cpu();
+        std::thread::sleep(Duration::from_millis(300));
+        let used = cpu() - before;
+        assert!(used < Duration::from_millis(150), "{used:?} in 300 ms");
+    });
+}

@@ -22,6 +22,7 @@ use super::super::until::Until;
 use super::landing::Landing;
 use super::operation::{Attempt, Operation, Token};
 use crate::prim::fatal::fatal;
+use crate::prim::latch::Taken;
 use crate::prim::rng;
 use crate::sched::g::WaitReason;
 use crate::sched::park;
@@ -147,14 +148,8 @@ pub(super) fn select<'a>(
         for i in 0..cases.len() {
             let case = order.next(cases, i);
             let slot = case.slot(landing);
-            let operation = case.operation;
-            operation.acquire();
-            // SAFETY: the latch was just taken, the slot is for its messages.
-            let token = unsafe {
-                let attempt = operation.attempt(slot);
-                operation.release();
-                operation.finish(attempt, slot, site)
-            };
+            // SAFETY: no latch is taken; the slot is for its messages.
+            let token = unsafe { case.operation.try_alone(slot, site) };
             if let Some(token) = token {
                 return Some(Chosen { case, token });
             }
@@ -371,28 +366,24 @@ impl<T> Few<T> {
 /// The latches of all channels of a select.
 struct Latches<'a> {
     /// In the order of their addresses; no channel twice.
-    taken: Few<&'a dyn Operation>,
+    taken: Few<(&'a dyn Operation, Taken)>,
 }
 
 impl<'a> Latches<'a> {
     fn acquire(cases: &[Case<'a>]) -> Self {
         let mut taken = Few::new();
-        let all = taken.fill(cases, |case| case.operation);
-        let order = |operation: &Option<&dyn Operation>| operation.map_or(0, |op| op.order());
-        all.sort_unstable_by_key(order);
-        for i in 0..all.len() {
-            if i > 0 && order(&all[i]) == order(&all[i - 1]) {
-                // The one before is kept until the end, and so is its latch.
-                continue;
-            }
-            if let Some(operation) = all[i] {
-                operation.acquire();
-            }
-        }
-        // Each latch is given back once.
-        for i in (1..all.len()).rev() {
-            if order(&all[i]) == order(&all[i - 1]) {
-                all[i] = None;
+        let all = taken.fill(cases, |case| (case.operation, Taken::Word));
+        all.sort_unstable_by_key(|one| one.map_or(0, |(operation, _)| operation.order()));
+        let mut last = 0;
+        for one in all {
+            let Some((operation, taken)) = one else { continue };
+            let order = operation.order();
+            if order == last {
+                // Taken already, or there is nothing to take.
+                *one = None;
+            } else {
+                *taken = operation.acquire();
+                last = order;
             }
         }
         Latches { taken }
@@ -401,9 +392,9 @@ impl<'a> Latches<'a> {
 
 impl Drop for Latches<'_> {
     fn drop(&mut self) {
-        for operation in self.taken.few.iter().chain(&self.taken.many).flatten() {
+        for (operation, taken) in self.taken.few.iter().chain(&self.taken.many).flatten() {
             // SAFETY: taken above, once each.
-            unsafe { operation.release() };
+            unsafe { operation.release(*taken) };
         }
     }
 }

@@ -5,6 +5,7 @@ use super::super::protocol::queue::{Chain, Claimed};
 use super::super::protocol::state::{self, Room, Side, Take};
 use super::super::receiver::{Receiver, Source};
 use super::super::sender::Sender;
+use crate::prim::latch::Taken;
 use std::alloc::Layout;
 use std::time::Instant;
 
@@ -37,13 +38,13 @@ pub(super) enum Attempt {
 /// `layout` is that of what `attempt` and others put into a slot.
 pub(super) unsafe trait Operation {
     /// Takes the channel's latch.
-    fn acquire(&self);
+    fn acquire(&self) -> Taken;
     /// Gives it back.
     ///
     /// # Safety
     ///
-    /// The caller has it.
-    unsafe fn release(&self);
+    /// The caller has taken it, in this way.
+    unsafe fn release(&self, taken: Taken);
     /// The order in which latches are taken; 0 if there is none.
     fn order(&self) -> usize;
     /// What it receives.
@@ -64,6 +65,22 @@ pub(super) unsafe trait Operation {
     ///
     /// The attempt is this operation's, and the slot is as above.
     unsafe fn finish(&self, attempt: Attempt, slot: *mut (), site: Site) -> Option<Token>;
+
+    /// Does it alone, if that needs no waiting: one call instead of four.
+    ///
+    /// # Safety
+    ///
+    /// The caller does not have the latch. The slot is as above.
+    unsafe fn try_alone(&self, slot: *mut (), site: Site) -> Option<Token> {
+        let taken = self.acquire();
+        // SAFETY: the latch was just taken, and is given back once; the slot is
+        // the caller's promise.
+        unsafe {
+            let attempt = self.attempt(slot);
+            self.release(taken);
+            self.finish(attempt, slot, site)
+        }
+    }
 
     /// Whether it would need no waiting. With the latch.
     ///
@@ -96,16 +113,16 @@ pub(super) unsafe trait Operation {
 /// The part that is the same for both sides.
 macro_rules! common {
     ($channel:expr, $side:expr) => {
-        fn acquire(&self) {
-            if let Some(channel) = $channel(self) {
-                channel.state.acquire();
-            }
+        #[inline]
+        fn acquire(&self) -> Taken {
+            $channel(self).map_or(Taken::Word, |channel| channel.state.acquire())
         }
 
-        unsafe fn release(&self) {
+        #[inline]
+        unsafe fn release(&self, taken: Taken) {
             if let Some(channel) = $channel(self) {
                 // SAFETY: the caller has it.
-                drop(unsafe { channel.state.held() });
+                unsafe { channel.state.release(taken) };
             }
         }
 
@@ -116,7 +133,7 @@ macro_rules! common {
         unsafe fn join(&self, place: &Place, watch: bool) -> Chain<Who> {
             let Some(channel) = $channel(self) else { return Chain::new() };
             // SAFETY: the caller has it.
-            let mut state = unsafe { channel.state.held() };
+            let state = unsafe { channel.state.get() };
             let chain = if watch {
                 // SAFETY: the caller's promise.
                 unsafe { state.watch($side, place) };
@@ -125,7 +142,6 @@ macro_rules! common {
                 // SAFETY: the caller's promise.
                 unsafe { state.enqueue($side, place) }
             };
-            state.keep();
             chain
         }
 
@@ -164,17 +180,18 @@ unsafe impl<T> Operation for Sender<T> {
         None
     }
 
+    #[inline]
     unsafe fn attempt(&self, _: *mut ()) -> Attempt {
         // SAFETY: the caller has it.
-        let mut state = unsafe { self.channel.state.held() };
+        let state = unsafe { self.channel.state.get() };
         let room = state.reserve();
-        state.keep();
         match room {
             Some(room) => Attempt::Selected(Token::Room(room), Chain::new()),
             None => Attempt::NotReady,
         }
     }
 
+    #[inline]
     unsafe fn finish(&self, attempt: Attempt, _: *mut (), _: Site) -> Option<Token> {
         match attempt {
             Attempt::Selected(token, wakes) => {
@@ -187,10 +204,7 @@ unsafe impl<T> Operation for Sender<T> {
 
     unsafe fn is_ready(&self) -> bool {
         // SAFETY: the caller has it.
-        let state = unsafe { self.channel.state.held() };
-        let ready = state.is_ready(Side::Sender);
-        state.keep();
-        ready
+        unsafe { self.channel.state.get() }.is_ready(Side::Sender)
     }
 
     fn waiting_slot(&self, _: *mut ()) -> *mut () {
@@ -219,6 +233,7 @@ unsafe impl<T> Operation for Receiver<T> {
         }
     }
 
+    #[inline]
     unsafe fn attempt(&self, slot: *mut ()) -> Attempt {
         let put = |message: T| {
             // SAFETY: the slot is empty and has room for a `T`.
@@ -235,9 +250,8 @@ unsafe impl<T> Operation for Receiver<T> {
             Source::Nowhere(_) => return Attempt::NotReady,
         };
         // SAFETY: the caller has it.
-        let mut state = unsafe { channel.state.held() };
+        let state = unsafe { channel.state.get() };
         let taken = state.take();
-        state.keep();
         match taken {
             Take::Message(message, wakes) => Attempt::Selected(put(message), wakes),
             Take::Sender(sender) => Attempt::Collect(sender),
@@ -247,6 +261,7 @@ unsafe impl<T> Operation for Receiver<T> {
         }
     }
 
+    #[inline]
     unsafe fn finish(&self, attempt: Attempt, slot: *mut (), site: Site) -> Option<Token> {
         match attempt {
             Attempt::NotReady => None,
@@ -271,10 +286,7 @@ unsafe impl<T> Operation for Receiver<T> {
         match &self.source {
             Source::Channel(channel) => {
                 // SAFETY: the caller has it.
-                let state = unsafe { channel.state.held() };
-                let ready = state.is_ready(Side::Receiver);
-                state.keep();
-                ready
+                unsafe { channel.state.get() }.is_ready(Side::Receiver)
             }
             Source::Timer(timer) => timer.is_ready(),
             Source::Nowhere(_) => false,

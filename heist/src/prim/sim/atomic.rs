@@ -95,6 +95,12 @@ macro_rules! common {
             }
         }
 
+        /// Nobody else has it: no step.
+        pub(crate) fn get_mut(&mut self) -> &mut $value {
+            settle();
+            self.inner.get_mut()
+        }
+
         #[track_caller]
         pub(crate) fn swap(&self, value: $value, _: Ordering) -> $value {
             step_at(Op::Update, self.address(), Location::caller());

@@ -13,6 +13,7 @@
 //! | `claim` | `NONE` | the M has its P |
 //! | | `ASKED` | sysmon wants the P; undecided |
 //! | | `TAKEN` | the M has no P, and must get one before it goes on |
+//! | | `BORROWED` | sysmon uses the P for a moment; the M waits for that |
 //!
 //! # Why exactly one of them has the P
 //!
@@ -23,11 +24,13 @@
 //! tries `ASKED -> NONE` and keeps the P, the retake tries `ASKED -> TAKEN` and
 //! has it; one of them fails and knows.
 
-use crate::prim::atomic::{AtomicU32, Ordering, light_barrier};
+use crate::prim::atomic::{AtomicU32, Ordering, heavy_barrier, light_barrier};
+use crate::prim::hint;
 
 const NONE: u32 = 0;
 const ASKED: u32 = 1;
 const TAKEN: u32 = 2;
+const BORROWED: u32 = 3;
 
 /// What an entry into the runtime found.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,9 +87,12 @@ impl Lease {
 
     #[cold]
     fn settle(&self) -> Entry {
-        match self.claim.compare_exchange(ASKED, NONE, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) | Err(NONE) => Entry::Tenant,
-            Err(_) => Entry::Evicted,
+        loop {
+            match self.claim.compare_exchange(ASKED, NONE, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) | Err(NONE) => return Entry::Tenant,
+                Err(BORROWED) => hint::give_way(),
+                Err(_) => return Entry::Evicted,
+            }
         }
     }
 
@@ -114,15 +120,33 @@ impl Lease {
     /// Tries to take the P from the M. One caller at a time.
     #[allow(dead_code)] // as `Retake`
     pub(crate) fn retake(&self) -> Retake {
-        use crate::prim::atomic::heavy_barrier;
-        self.claim.store(ASKED, Ordering::Relaxed);
-        heavy_barrier();
-        let to = if self.inside.load(Ordering::Acquire) == 0 { TAKEN } else { NONE };
-        match self.claim.compare_exchange(ASKED, to, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) if to == TAKEN => Retake::Taken,
-            // Withdrawn, or the entry kept its P.
-            _ => Retake::Busy,
+        if self.ask_for(TAKEN) { Retake::Taken } else { Retake::Busy }
+    }
+
+    /// Uses the P of an M that is in user code, for a moment. `None` if the M is in
+    /// the runtime, or has no P. One caller at a time, who also is the only one to
+    /// [`retake`](Self::retake).
+    pub(crate) fn borrow<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
+        if !self.ask_for(BORROWED) {
+            return None;
         }
+        let value = f();
+        // Release: pairs with the acquire in `settle`.
+        self.claim.store(NONE, Ordering::Release);
+        Some(value)
+    }
+
+    /// Asks for the P, and has it if the M is not in the runtime.
+    fn ask_for(&self, what: u32) -> bool {
+        // An M without a P has nothing to give.
+        if self.claim.compare_exchange(NONE, ASKED, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        heavy_barrier();
+        let to = if self.inside.load(Ordering::Acquire) == 0 { what } else { NONE };
+        let settled = self.claim.compare_exchange(ASKED, to, Ordering::AcqRel, Ordering::Acquire);
+        // Otherwise withdrawn, or the entry kept its P.
+        settled.is_ok() && to == what
     }
 }
 
@@ -139,8 +163,11 @@ mod tests {
         lease.leave();
         assert_eq!(lease.retake(), Retake::Taken);
         assert_eq!(lease.enter(), Entry::Evicted);
+        assert_eq!(lease.borrow(|| ()), None, "it has no P");
         lease.renew();
+        assert_eq!(lease.borrow(|| ()), None, "it is in the runtime");
         lease.leave();
+        assert_eq!(lease.borrow(|| 7), Some(7));
         assert_eq!(lease.enter(), Entry::Tenant);
     }
 }
@@ -184,6 +211,33 @@ mod model {
             }
             let taken = sysmon.join().unwrap();
             assert!(!evicted || taken, "evicted, but nobody has the P");
+        });
+    }
+
+    /// Two entries against a loan: what belongs to the P is used by one at a time,
+    /// and the M keeps its P.
+    #[test]
+    fn entry_against_borrow() {
+        loom::model(|| {
+            let shared = Arc::new((Lease::new(), Plain::new(0u32)));
+            shared.0.renew();
+            shared.1.set(1);
+            shared.0.leave();
+            let sysmon = {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    let loan = shared.0.borrow(|| shared.1.set(shared.1.get() + 1));
+                    u32::from(loan.is_some())
+                })
+            };
+            for _ in 0..2 {
+                assert_eq!(shared.0.enter(), Entry::Tenant);
+                shared.1.set(shared.1.get() + 1);
+                shared.0.leave();
+            }
+            let borrowed = sysmon.join().unwrap();
+            assert_eq!(shared.0.enter(), Entry::Tenant);
+            assert_eq!(shared.1.get(), 3 + borrowed);
         });
     }
 }

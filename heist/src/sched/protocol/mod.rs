@@ -12,7 +12,10 @@ pub(crate) mod global_queue;
 pub(crate) mod idle;
 pub(crate) mod join;
 pub(crate) mod lease;
+pub(crate) mod mutex;
+pub(crate) mod once;
 #[allow(unsafe_code)] // named file: pointers in slots back to references
 pub(crate) mod run_queue;
+pub(crate) mod rwlock;
 pub(crate) mod ticket;
 pub(crate) mod turn;

@@ -4,9 +4,11 @@
 //!
 //! The goroutine that the running one made ready last; it runs next and
 //! inherits the rest of the time slice. A second one kicks the first out to the
-//! ring. One pointer, exchanged by everybody: the owner's exchange is also the
-//! full fence that the wake-up protocol needs between publishing work and
-//! looking for sleepers (`sched/README.md`, "No wake-up is lost").
+//! ring. It is in one of two slots. *Own* is the owner's, who reads and writes it
+//! plainly: most runnexts run a moment later, and nobody else needs to see them.
+//! (sysmon takes one that stays, when it has made sure that the owner is not in
+//! the runtime: `protocol::lease`.) *Offered* is for one that a thief was woken
+//! for; everybody exchanges it.
 //!
 //! # The ring
 //!
@@ -224,11 +226,14 @@ pub(crate) struct Popped<T: 'static> {
 
 /// The local run queue.
 pub(crate) struct RunQueue<T: 'static, const N: usize = SLOTS> {
-    next: CachePadded<AtomicPtr<T>>,
+    /// Runnext, the owner's.
+    own: AtomicPtr<T>,
     /// Which ring is the first one. Written by the owner; a hint for thieves.
     first: AtomicUsize,
     /// Whether thieves can exist. Changed only while nobody uses the queue.
     alone: AtomicBool,
+    /// Runnext, everybody's.
+    offered: CachePadded<AtomicPtr<T>>,
     rings: [Ring<T, N>; 2],
 }
 
@@ -240,7 +245,8 @@ impl<T, const N: usize> RunQueue<T, N> {
     /// the owner its read-modify-writes.
     pub(crate) fn new(alone: bool) -> Self {
         RunQueue {
-            next: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
+            own: AtomicPtr::new(ptr::null_mut()),
+            offered: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
             first: AtomicUsize::new(0),
             alone: AtomicBool::new(alone),
             rings: [Ring::new(), Ring::new()],
@@ -253,8 +259,9 @@ impl<T, const N: usize> RunQueue<T, N> {
         self.alone.store(alone, Ordering::Relaxed);
     }
 
+    /// Whether there are no thieves.
     #[inline(always)]
-    fn alone(&self) -> bool {
+    pub(crate) fn alone(&self) -> bool {
         self.alone.load(Ordering::Relaxed)
     }
 
@@ -268,21 +275,22 @@ impl<T, const N: usize> RunQueue<T, N> {
         &self.rings[(self.first.load(Ordering::Relaxed) & 1) ^ 1]
     }
 
-    /// Owner: puts `item` into runnext and returns the one that was there.
-    #[inline]
+    /// Owner: makes `item` runnext and returns the one that was.
+    #[inline(always)]
     pub(crate) fn put_next(&self, item: &'static T) -> Option<&'static T> {
-        let new = ptr::from_ref(item).cast_mut();
-        let old = if self.alone() || is(Mutant::PutNextUnseen) {
-            let old = self.next.load(Ordering::Relaxed);
-            self.next.store(new, Ordering::Release);
-            old
-        } else {
-            // The read-modify-write claims the old one against thieves.
-            // Release: a thief that takes `item` sees it whole.
-            self.next.swap(new, Ordering::AcqRel)
-        };
-        // SAFETY: only `&'static T` are ever stored, and null.
-        unsafe { old.as_ref() }
+        let old = self.take_next();
+        // Relaxed: for the owner; sysmon passes a barrier before it looks.
+        self.own.store(ptr::from_ref(item).cast_mut(), Ordering::Relaxed);
+        old
+    }
+
+    /// Owner: makes `item` runnext, for thieves too, and returns the one that was.
+    /// A read-modify-write.
+    pub(crate) fn put_next_offered(&self, item: &'static T) -> Option<&'static T> {
+        let old = self.take_next();
+        // Release: a thief that takes `item` sees it whole. The slot is empty.
+        self.offered.swap(ptr::from_ref(item).cast_mut(), Ordering::AcqRel);
+        old
     }
 
     /// Owner: adds at the tail.
@@ -305,7 +313,7 @@ impl<T, const N: usize> RunQueue<T, N> {
     }
 
     /// Owner: the next one to run.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&self) -> Option<Popped<T>> {
         if let Some(item) = self.take_next() {
             return Some(Popped { item, inherit_time: true });
@@ -314,21 +322,48 @@ impl<T, const N: usize> RunQueue<T, N> {
         Some(Popped { item, inherit_time: false })
     }
 
-    #[inline]
+    /// Owner: takes runnext. At most one of the two slots is filled.
+    #[inline(always)]
     fn take_next(&self) -> Option<&'static T> {
+        let own = self.own.load(Ordering::Relaxed);
+        if !own.is_null() {
+            self.own.store(ptr::null_mut(), Ordering::Relaxed);
+            // SAFETY: only `&'static T` are ever stored, and null.
+            return unsafe { own.as_ref() };
+        }
         // The load spares the exchange in the common case that it is empty.
-        let next = self.next.load(Ordering::Acquire);
-        if next.is_null() {
+        if self.offered.load(Ordering::Acquire).is_null() {
             return None;
         }
-        let next = if self.alone() || is(Mutant::TakeNextUnseen) {
-            self.next.store(ptr::null_mut(), Ordering::Relaxed);
-            next
+        self.take_offered()
+    }
+
+    #[cold]
+    fn take_offered(&self) -> Option<&'static T> {
+        let offered = if is(Mutant::TakeNextUnseen) {
+            let offered = self.offered.load(Ordering::Acquire);
+            self.offered.store(ptr::null_mut(), Ordering::Release);
+            offered
         } else {
-            self.next.swap(ptr::null_mut(), Ordering::AcqRel)
+            self.offered.swap(ptr::null_mut(), Ordering::AcqRel)
         };
-        // SAFETY: as in `put_next`.
-        unsafe { next.as_ref() }
+        // SAFETY: as in `take_next`.
+        unsafe { offered.as_ref() }
+    }
+
+    /// Takes a runnext that was not offered from its owner.
+    ///
+    /// # Safety
+    ///
+    /// The owner does not use the queue meanwhile.
+    #[cfg(not(loom))]
+    pub(crate) unsafe fn take_own(&self, seen: NextUp<T>) -> Option<&'static T> {
+        if !ptr::eq(self.own.load(Ordering::Acquire), seen.pointer) {
+            return None;
+        }
+        self.own.store(ptr::null_mut(), Ordering::Release);
+        // SAFETY: as in `take_next`.
+        unsafe { seen.pointer.as_ref() }
     }
 
     /// Owner: the one that yielded longest ago, before its turn.
@@ -376,19 +411,25 @@ impl<T, const N: usize> RunQueue<T, N> {
             .or_else(|| self.second_ring().steal_into(own.first_ring()))
     }
 
-    /// Anybody: the runnext of this moment, to watch it or to steal it.
-    #[inline]
-    pub(crate) fn peek_next(&self) -> Option<NextUp<T>> {
-        let next = self.next.load(Ordering::Acquire);
-        (!next.is_null()).then_some(NextUp { pointer: next })
+    /// Anybody: the runnext of this moment that was not offered.
+    #[cfg(not(loom))]
+    pub(crate) fn peek_own(&self) -> Option<NextUp<T>> {
+        NextUp::of(self.own.load(Ordering::Acquire))
     }
 
-    /// Thief: takes runnext if it is still `seen`.
+    /// Anybody: the runnext of this moment that was offered, to watch it or to
+    /// steal it.
+    #[inline]
+    pub(crate) fn peek_offered(&self) -> Option<NextUp<T>> {
+        NextUp::of(self.offered.load(Ordering::Acquire))
+    }
+
+    /// Thief: takes the runnext that was offered if it is still `seen`.
     pub(crate) fn steal_next(&self, seen: NextUp<T>) -> Option<&'static T> {
-        self.next
+        self.offered
             .compare_exchange(seen.pointer, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed)
             .ok()
-            // SAFETY: not null, and as in `put_next`.
+            // SAFETY: not null, and as in `take_next`.
             .map(|item| unsafe { &*item })
     }
 
@@ -398,7 +439,11 @@ impl<T, const N: usize> RunQueue<T, N> {
     /// after filling the ring, or passed a full fence.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.next.load(Ordering::Acquire).is_null() && self.rings_empty()
+        !self.has_next() && self.rings_empty()
+    }
+
+    fn has_next(&self) -> bool {
+        [&self.own, &*self.offered].iter().any(|slot| !slot.load(Ordering::Acquire).is_null())
     }
 
     /// Anybody: whether both rings are empty.
@@ -410,9 +455,10 @@ impl<T, const N: usize> RunQueue<T, N> {
     /// The simulator, between two steps: all items, each where it is.
     #[cfg(sim)]
     pub(crate) fn each(&self, mut visit: impl FnMut(&'static T)) {
-        let next = self.next.load(Ordering::Relaxed);
-        // SAFETY: as in `put_next`.
-        unsafe { next.as_ref() }.into_iter().for_each(&mut visit);
+        for next in [&self.own, &*self.offered] {
+            // SAFETY: as in `take_next`.
+            unsafe { next.load(Ordering::Relaxed).as_ref() }.into_iter().for_each(&mut visit);
+        }
         for ring in &self.rings {
             let (head, tail) =
                 (ring.head.load(Ordering::Relaxed), ring.tail.load(Ordering::Relaxed));
@@ -422,14 +468,20 @@ impl<T, const N: usize> RunQueue<T, N> {
 
     /// Anybody: how many there are, roughly.
     pub(crate) fn len(&self) -> usize {
-        self.rings.iter().map(Ring::len).sum::<usize>()
-            + usize::from(!self.next.load(Ordering::Relaxed).is_null())
+        self.rings.iter().map(Ring::len).sum::<usize>() + usize::from(self.has_next())
     }
 }
 
 /// A runnext that was seen; compared by address only.
 pub(crate) struct NextUp<T> {
     pointer: *mut T,
+}
+
+impl<T> NextUp<T> {
+    #[inline(always)]
+    fn of(pointer: *mut T) -> Option<Self> {
+        (!pointer.is_null()).then_some(NextUp { pointer })
+    }
 }
 
 impl<T> Clone for NextUp<T> {
@@ -495,10 +547,12 @@ mod tests {
     #[test]
     fn a_new_runnext_kicks_the_old_one_out() {
         let items = items(3);
-        for alone in [true, false] {
-            let queue: RunQueue<u64> = RunQueue::new(alone);
-            assert!(queue.put_next(&items[0]).is_none());
-            assert_eq!(queue.put_next(&items[1]), Some(&items[0]));
+        type Put = fn(&RunQueue<u64>, &'static u64) -> Option<&'static u64>;
+        let puts: [Put; 2] = [RunQueue::put_next, RunQueue::put_next_offered];
+        for (first, second) in puts.iter().flat_map(|a| puts.iter().map(move |b| (a, b))) {
+            let queue: RunQueue<u64> = RunQueue::new(false);
+            assert!(first(&queue, &items[0]).is_none());
+            assert_eq!(second(&queue, &items[1]), Some(&items[0]));
             queue.push(&items[0]).unwrap();
             let first = queue.pop().unwrap();
             assert_eq!((*first.item, first.inherit_time), (1, true));
@@ -562,7 +616,7 @@ mod tests {
                         if let Some(item) = victim.steal_into(&own) {
                             count(item);
                         } else if let Some(item) =
-                            victim.peek_next().and_then(|seen| victim.steal_next(seen))
+                            victim.peek_offered().and_then(|seen| victim.steal_next(seen))
                         {
                             count(item);
                         }
@@ -573,7 +627,11 @@ mod tests {
                 });
             }
             for (i, item) in items.iter().enumerate() {
-                let mut item = if i % 3 == 0 { victim.put_next(item) } else { Some(item) };
+                let mut item = match i % 6 {
+                    0 => victim.put_next(item),
+                    3 => victim.put_next_offered(item),
+                    _ => Some(item),
+                };
                 while let Some(push) = item.take() {
                     if victim.push(push).is_err() {
                         item = Some(push);
@@ -714,18 +772,18 @@ mod model {
         loom::model(|| {
             let victim = Arc::new(Queue::new(false));
             let taken = tally();
-            assert!(victim.put_next(&ITEMS[0]).is_none());
+            assert!(victim.put_next_offered(&ITEMS[0]).is_none());
             let thief = {
                 let (victim, taken) = (victim.clone(), taken.clone());
                 loom::thread::spawn(move || {
-                    if let Some(seen) = victim.peek_next()
+                    if let Some(seen) = victim.peek_offered()
                         && let Some(item) = victim.steal_next(seen)
                     {
                         taken.count(item);
                     }
                 })
             };
-            if let Some(kicked) = victim.put_next(&ITEMS[1]) {
+            if let Some(kicked) = victim.put_next_offered(&ITEMS[1]) {
                 taken.count(kicked);
             }
             if let Some(popped) = victim.pop() {

@@ -176,4 +176,35 @@ mod model {
             assert!(!shared.1.take_notified());
         });
     }
+
+    /// A condition with two who wait, the first of whom gives up by the clock: one
+    /// notification ends one wait, the second if it comes too late for the first.
+    #[test]
+    fn a_notification_goes_to_one_who_still_waits() {
+        loom::model(|| {
+            let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+            let numbers = [TurnWord(&words[0]).begin(), TurnWord(&words[1]).begin()];
+            let queue = Arc::new(loom::sync::Mutex::new(vec![1, 0]));
+            let notifier = {
+                let (words, queue) = (words.clone(), queue.clone());
+                loom::thread::spawn(move || {
+                    let mut queue = queue.lock().unwrap();
+                    while let Some(first) = queue.pop() {
+                        if TurnWord(&words[first]).claim(numbers[first]) {
+                            return Some(first);
+                        }
+                    }
+                    None
+                })
+            };
+            let gave_up = TurnWord(&words[0]).expire(numbers[0]);
+            if gave_up {
+                queue.lock().unwrap().retain(|waiter| *waiter != 0);
+            }
+            let woken = notifier.join().unwrap();
+            assert_eq!(woken, Some(usize::from(gave_up)));
+            let left: &[usize] = if gave_up { &[] } else { &[1] };
+            assert_eq!(*queue.lock().unwrap(), left, "nobody is left behind but the second");
+        });
+    }
 }

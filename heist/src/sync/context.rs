@@ -1,0 +1,408 @@
+//! [`Context`]: when to stop, and what belongs to a request.
+
+use crate::chan::{self, Receiver, Sender};
+use crate::prim::lock::{Lock, Rank};
+use crate::thread;
+use crate::time::Timer;
+use std::any::Any;
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// Go's `context.Context`: carries a cancellation, a deadline and values to all
+/// who work on the same thing.
+///
+/// A context is made from another, its parent, and ends at the latest when that
+/// does: when its [`CancelFunc`] is called or dropped, when its deadline has
+/// come, or when its parent ends. Clones are the same context.
+///
+/// ```
+/// use heist::chan;
+/// use heist::sync::{Context, ContextError};
+///
+/// let (context, cancel) = Context::background().with_cancel();
+/// let worker = heist::go({
+///     let context = context.clone();
+///     move || {
+///         let (_keep, work) = chan::bounded::<u32>(0);
+///         chan::select! {
+///             recv(work) -> _ => None,
+///             recv(context.done()) -> _ => context.err(),
+///         }
+///     }
+/// });
+/// cancel.cancel();
+/// assert_eq!(worker.join().unwrap(), Some(ContextError::Canceled));
+/// ```
+#[derive(Clone)]
+pub struct Context {
+    node: Arc<Node>,
+    values: Option<Arc<Value>>,
+}
+
+/// Why a [`Context`] has ended. The texts are Go's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ContextError {
+    /// It was cancelled.
+    Canceled,
+    /// Its deadline has passed.
+    DeadlineExceeded,
+}
+
+impl fmt::Display for ContextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ContextError::Canceled => "context canceled",
+            ContextError::DeadlineExceeded => "context deadline exceeded",
+        })
+    }
+}
+
+impl Error for ContextError {}
+
+/// What a context was cancelled for.
+type Cause = Arc<dyn Error + Send + Sync>;
+
+/// One that can end by itself. Contexts that differ only in their values share it.
+struct Node {
+    parent: Option<Arc<Node>>,
+    deadline: Option<Instant>,
+    /// Disconnected when it ends; of the background, never.
+    done: Receiver<()>,
+    state: Lock<State>,
+    /// Ends it when the deadline has come. For whoever ends it first.
+    timer: OnceLock<Timer>,
+}
+
+#[derive(Default)]
+struct State {
+    ended: Option<(ContextError, Cause)>,
+    /// Dropped when it ends.
+    alive: Option<Sender<()>>,
+    /// Those that end with it, and what is called then, by their numbers.
+    children: HashMap<u64, Weak<Node>>,
+    functions: HashMap<u64, Box<dyn FnOnce() + Send>>,
+    last: u64,
+}
+
+impl State {
+    fn next_number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}
+
+/// A value, and those of the contexts before.
+struct Value {
+    value: Box<dyn Any + Send + Sync>,
+    next: Option<Arc<Value>>,
+}
+
+impl Context {
+    /// The root of all others: it does not end and has no values.
+    #[must_use]
+    pub fn background() -> Context {
+        static ROOT: OnceLock<Arc<Node>> = OnceLock::new();
+        let root = ROOT.get_or_init(|| {
+            Arc::new(Node {
+                parent: None,
+                deadline: None,
+                done: chan::never(),
+                state: Lock::new(Rank::Leaf, State::default()),
+                timer: OnceLock::new(),
+            })
+        });
+        Context { node: Arc::clone(root), values: None }
+    }
+
+    /// A context that ends when the function is called or dropped.
+    pub fn with_cancel(&self) -> (Context, CancelFunc) {
+        self.child(self.node.deadline)
+    }
+
+    /// A context that ends at the deadline, unless its function is called or
+    /// dropped before. Of two deadlines the earlier counts.
+    pub fn with_deadline(&self, deadline: Instant) -> (Context, CancelFunc) {
+        if self.node.deadline.is_some_and(|earlier| earlier <= deadline) {
+            return self.child(self.node.deadline);
+        }
+        let (context, cancel) = self.child(Some(deadline));
+        if deadline <= Instant::now() {
+            context.node.end(ContextError::DeadlineExceeded, None);
+            return (context, cancel);
+        }
+        let node = Arc::downgrade(&context.node);
+        let timer = Timer::at(deadline, move || {
+            if let Some(node) = node.upgrade() {
+                node.end(ContextError::DeadlineExceeded, None);
+            }
+        });
+        let timer = context.node.timer.get_or_init(|| timer);
+        if context.err().is_some() {
+            timer.stop(); // the parent was faster
+        }
+        (context, cancel)
+    }
+
+    /// As [`with_deadline`](Self::with_deadline), so long from now.
+    ///
+    /// ```
+    /// use heist::sync::Context;
+    /// use std::time::Duration;
+    ///
+    /// let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(1));
+    /// assert!(context.done().recv().is_err());
+    /// assert_eq!(context.err().unwrap().to_string(), "context deadline exceeded");
+    /// ```
+    pub fn with_timeout(&self, timeout: Duration) -> (Context, CancelFunc) {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.with_deadline(deadline),
+            None => self.with_cancel(), // centuries from now
+        }
+    }
+
+    /// A context with a value, which is known by its type: a type of one's own for
+    /// each purpose, as Go advises for keys.
+    ///
+    /// ```
+    /// use heist::sync::Context;
+    ///
+    /// struct User(String);
+    /// let context = Context::background().with_value(User("ada".to_owned()));
+    /// assert_eq!(context.value::<User>().unwrap().0, "ada");
+    /// assert!(Context::background().value::<User>().is_none());
+    /// ```
+    #[must_use]
+    pub fn with_value<T: Any + Send + Sync>(&self, value: T) -> Context {
+        let value = Value { value: Box::new(value), next: self.values.clone() };
+        Context { node: Arc::clone(&self.node), values: Some(Arc::new(value)) }
+    }
+
+    /// The last value of that type that it or a context before it was made with.
+    #[must_use]
+    pub fn value<T: Any + Send + Sync>(&self) -> Option<&T> {
+        let mut values = self.values.as_ref();
+        while let Some(value) = values {
+            if let Some(found) = value.value.downcast_ref() {
+                return Some(found);
+            }
+            values = value.next.as_ref();
+        }
+        None
+    }
+
+    /// A channel that is disconnected when the context ends: receiving from it
+    /// waits for that, alone or in a select.
+    #[must_use]
+    pub fn done(&self) -> &Receiver<()> {
+        &self.node.done
+    }
+
+    /// Why it has ended; `None` if it has not.
+    #[must_use]
+    pub fn err(&self) -> Option<ContextError> {
+        self.node.state.lock().ended.as_ref().map(|(error, _)| *error)
+    }
+
+    /// What was given as the cause of its end, or of its parent's; without that,
+    /// what [`err`](Self::err) says.
+    #[must_use]
+    pub fn cause(&self) -> Option<Arc<dyn Error + Send + Sync>> {
+        self.node.state.lock().ended.as_ref().map(|(_, cause)| Arc::clone(cause))
+    }
+
+    /// When it ends at the latest, if that is known.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.node.deadline
+    }
+
+    /// Calls a function when the context ends, on a goroutine of its own; at once
+    /// if it has.
+    ///
+    /// ```
+    /// use heist::sync::{Context, mpsc};
+    ///
+    /// let (sender, receiver) = mpsc::channel();
+    /// let (context, cancel) = Context::background().with_cancel();
+    /// let stop = context.after_func(move || sender.send("ended").unwrap());
+    /// cancel.cancel();
+    /// assert_eq!(receiver.recv(), Ok("ended"));
+    /// assert!(!stop.stop(), "too late");
+    /// ```
+    pub fn after_func<F: FnOnce() + Send + 'static>(&self, f: F) -> AfterFunc {
+        let mut state = self.node.state.lock();
+        let number = state.next_number();
+        if state.ended.is_some() {
+            drop(state);
+            drop(thread::spawn(f));
+        } else {
+            state.functions.insert(number, Box::new(f));
+        }
+        AfterFunc { node: Arc::clone(&self.node), number }
+    }
+
+    /// A child that ends with this context.
+    fn child(&self, deadline: Option<Instant>) -> (Context, CancelFunc) {
+        let (sender, done) = chan::bounded(0);
+        let state = State { alive: Some(sender), ..State::default() };
+        let node = Arc::new(Node {
+            parent: Some(Arc::clone(&self.node)),
+            deadline,
+            done,
+            state: Lock::new(Rank::Leaf, state),
+            timer: OnceLock::new(),
+        });
+        self.node.adopt(&node);
+        let values = self.values.clone();
+        (Context { node: Arc::clone(&node), values }, CancelFunc { node, on_drop: true })
+    }
+}
+
+impl Node {
+    /// `child` ends with this one.
+    fn adopt(&self, child: &Arc<Node>) {
+        let mut state = self.state.lock();
+        match state.ended.clone() {
+            Some((error, cause)) => {
+                drop(state);
+                child.end(error, Some(cause));
+            }
+            // The background has no end, and need not know.
+            None if self.parent.is_none() => {}
+            None => {
+                state.children.insert(child.number(), Arc::downgrade(child));
+            }
+        }
+    }
+
+    /// What its parent knows it by: it is alive as long as that does.
+    fn number(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+
+    fn end(&self, error: ContextError, cause: Option<Cause>) {
+        let cause = cause.unwrap_or_else(|| Arc::new(error));
+        let mut state = self.state.lock();
+        if state.ended.is_some() {
+            return;
+        }
+        state.ended = Some((error, Arc::clone(&cause)));
+        let alive = state.alive.take();
+        let children = std::mem::take(&mut state.children);
+        let functions = std::mem::take(&mut state.functions);
+        drop(state);
+        // From here on without the lock: others are woken, and run.
+        drop(alive);
+        for child in children.into_values().filter_map(|child| child.upgrade()) {
+            child.end(error, Some(Arc::clone(&cause)));
+        }
+        functions.into_values().for_each(|f| drop(thread::spawn(f)));
+        self.leave();
+    }
+
+    /// Nobody needs to end it any more.
+    fn leave(&self) {
+        if let Some(timer) = self.timer.get() {
+            timer.stop();
+        }
+        if let Some(parent) = &self.parent {
+            let left = parent.state.lock().children.remove(&self.number());
+            drop(left);
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("err", &self.err())
+            .field("deadline", &self.deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends the [`Context`] that it was made with.
+///
+/// Dropping it does so too, like Go's `defer cancel()`: what works on behalf of a
+/// function ends with that function. [`detach`](Self::detach) is for those who
+/// mean something else.
+#[must_use = "dropping it cancels the context"]
+pub struct CancelFunc {
+    node: Arc<Node>,
+    on_drop: bool,
+}
+
+impl CancelFunc {
+    /// Cancels the context and all that were made from it. Again does nothing.
+    pub fn cancel(&self) {
+        self.node.end(ContextError::Canceled, None);
+    }
+
+    /// Likewise, and says why to those who ask for the
+    /// [`cause`](Context::cause).
+    ///
+    /// ```
+    /// use heist::sync::{Context, ContextError};
+    ///
+    /// let (context, cancel) = Context::background().with_cancel();
+    /// cancel.cancel_with(std::io::Error::other("disk full"));
+    /// assert_eq!(context.err(), Some(ContextError::Canceled));
+    /// assert_eq!(context.cause().unwrap().to_string(), "disk full");
+    /// ```
+    pub fn cancel_with(&self, cause: impl Error + Send + Sync + 'static) {
+        self.node.end(ContextError::Canceled, Some(Arc::new(cause)));
+    }
+
+    /// Gives up the right to cancel: the context ends with its parent, or at its
+    /// deadline.
+    pub fn detach(mut self) {
+        self.on_drop = false;
+    }
+}
+
+impl Drop for CancelFunc {
+    fn drop(&mut self) {
+        if self.on_drop {
+            self.cancel();
+        }
+    }
+}
+
+impl fmt::Debug for CancelFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelFunc").finish_non_exhaustive()
+    }
+}
+
+/// A function that [`Context::after_func`] is going to call. Dropping it does not
+/// stop that.
+///
+/// A context that nobody has any more, nor its [`CancelFunc`], nor one of these,
+/// does not end, and calls nothing.
+pub struct AfterFunc {
+    node: Arc<Node>,
+    number: u64,
+}
+
+impl AfterFunc {
+    /// The function is not to be called. Returns whether that was in time.
+    pub fn stop(&self) -> bool {
+        let stopped = self.node.state.lock().functions.remove(&self.number);
+        stopped.is_some()
+    }
+}
+
+impl fmt::Debug for AfterFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AfterFunc").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,48 @@
+//! `heist::chan` keeps the promises of crossbeam-channel's documentation and of
+//! Go's channels: on goroutines, on plain OS threads, and between the two.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod dropping;
+mod errors;
+mod fairness;
+mod grammar;
+mod passing;
+mod ready;
+mod select;
+mod shutdown;
+mod stress;
+mod timers;
+
+use common::*;
+use heist::chan::{
+    self, Receiver, RecvError, RecvTimeoutError, Select, SelectTimeoutError, SendError,
+    SendTimeoutError, Sender, TryRecvError, TrySendError, bounded, select, select_biased,
+    unbounded,
+};
+use heist::{go, thread};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Fewer repetitions in a debug build, where each costs ten times as much.
+const fn many(release: usize) -> usize {
+    if cfg!(debug_assertions) { release / 10 } else { release }
+}
+
+/// Each of these holds on a plain thread, on one P and on several.
+fn everywhere(check: impl Fn() + Sync) {
+    watched(|| {
+        check();
+        runtime(1).run(&check);
+        runtime(4).run(&check);
+    });
+}
+
+/// More Ps than cores: goroutines are interrupted anywhere.
+const CROWDED: usize = 8;
+
+/// Long enough that something which waits is seen to wait.
+const A_WHILE: Duration = Duration::from_millis(20);
+
+const CENTURIES: Duration = Duration::from_secs(100 * 365 * 86_400 * 3);

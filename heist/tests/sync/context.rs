@@ -1,0 +1,167 @@
+//! Contexts.
+
+use super::*;
+use heist::chan::{RecvError, RecvTimeoutError, TryRecvError};
+use heist::sync::mpsc;
+
+/// Whether it has ended, and the channel says the same.
+fn ended(context: &Context) -> Option<ContextError> {
+    let done = context.done().try_recv();
+    match context.err() {
+        None => assert_eq!(done, Err(TryRecvError::Empty)),
+        Some(_) => assert_eq!(done, Err(TryRecvError::Disconnected)),
+    }
+    context.err()
+}
+
+#[test]
+fn the_background_does_not_end() {
+    everywhere(|| {
+        let context = Context::background();
+        assert_eq!(ended(&context), None);
+        assert_eq!((context.deadline(), context.cause().is_none()), (None, true));
+        let short = Duration::from_millis(1);
+        assert_eq!(context.done().recv_timeout(short), Err(RecvTimeoutError::Timeout));
+    });
+}
+
+#[test]
+fn a_cancellation_ends_those_below_and_not_those_above() {
+    everywhere(|| {
+        let (top, cancel_top) = Context::background().with_cancel();
+        let (middle, cancel_middle) = top.with_cancel();
+        let (bottom, _cancel_bottom) = middle.with_value(1u8).with_cancel();
+        let (other, _cancel_other) = top.with_cancel();
+        thread::scope(|s| {
+            let waiter = s.spawn(|| bottom.done().recv());
+            thread::yield_now();
+            cancel_middle.cancel();
+            assert_eq!(waiter.join().unwrap(), Err(RecvError));
+        });
+        assert_eq!(ended(&middle), Some(ContextError::Canceled));
+        assert_eq!(ended(&bottom), Some(ContextError::Canceled));
+        assert_eq!((ended(&top), ended(&other)), (None, None));
+        cancel_middle.cancel();
+        drop(cancel_top);
+        assert_eq!(ended(&other), Some(ContextError::Canceled), "dropped is cancelled");
+        let (late, _cancel) = top.with_cancel();
+        assert_eq!(ended(&late), Some(ContextError::Canceled), "born after the end");
+    });
+}
+
+#[test]
+fn a_deadline_ends_it() {
+    everywhere(|| {
+        let begin = Instant::now();
+        let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(2));
+        let (child, _cancel) = context.with_timeout(Duration::MAX);
+        assert_eq!(child.deadline(), context.deadline(), "the earlier counts");
+        assert_eq!(child.done().recv(), Err(RecvError));
+        assert!(begin.elapsed() >= Duration::from_millis(2));
+        assert_eq!(ended(&context), Some(ContextError::DeadlineExceeded));
+        assert_eq!(ended(&child), Some(ContextError::DeadlineExceeded));
+
+        let (past, _cancel) = Context::background().with_deadline(begin);
+        assert_eq!(ended(&past), Some(ContextError::DeadlineExceeded));
+        let (zero, _cancel) = Context::background().with_timeout(Duration::ZERO);
+        assert_eq!(ended(&zero), Some(ContextError::DeadlineExceeded));
+        let (long, cancel) = Context::background().with_timeout(Duration::from_secs(10_000));
+        cancel.cancel();
+        assert_eq!(ended(&long), Some(ContextError::Canceled));
+    });
+}
+
+#[test]
+fn texts_are_those_of_go() {
+    assert_eq!(ContextError::Canceled.to_string(), "context canceled");
+    assert_eq!(ContextError::DeadlineExceeded.to_string(), "context deadline exceeded");
+}
+
+#[test]
+fn causes_are_handed_down() {
+    everywhere(|| {
+        let (context, cancel) = Context::background().with_cancel();
+        let (child, _cancel) = context.with_cancel();
+        assert!(child.cause().is_none());
+        cancel.cancel_with(std::io::Error::other("out of paper"));
+        cancel.cancel_with(std::io::Error::other("too late"));
+        assert_eq!(child.err(), Some(ContextError::Canceled));
+        assert_eq!(child.cause().unwrap().to_string(), "out of paper");
+        let (plain, cancel) = Context::background().with_cancel();
+        cancel.cancel();
+        assert_eq!(plain.cause().unwrap().to_string(), "context canceled");
+    });
+}
+
+#[test]
+fn values_are_found_by_type_and_the_last_one_counts() {
+    everywhere(|| {
+        let one = Context::background().with_value(1u8).with_value("text");
+        let (two, _cancel) = one.with_value(2u8).with_cancel();
+        assert_eq!((one.value::<u8>(), two.value::<u8>()), (Some(&1), Some(&2)));
+        assert_eq!(two.value::<&str>(), Some(&"text"));
+        assert_eq!(two.value::<u16>(), None);
+    });
+}
+
+#[test]
+fn functions_are_called_at_the_end() {
+    everywhere(|| {
+        let (context, cancel) = Context::background().with_cancel();
+        let (sender, receiver) = mpsc::channel();
+        let call = |what: &'static str| {
+            let sender = sender.clone();
+            context.after_func(move || sender.send(what).unwrap())
+        };
+        let (_called, stopped) = (call("called"), call("stopped"));
+        assert!(stopped.stop() && !stopped.stop());
+        cancel.cancel();
+        assert_eq!(receiver.recv(), Ok("called"));
+        let late = call("late");
+        assert_eq!(receiver.recv(), Ok("late"));
+        assert!(!late.stop());
+        drop(sender);
+        assert!(receiver.recv().is_err(), "nothing else was called");
+    });
+}
+
+#[test]
+fn one_that_is_detached_lives_on() {
+    everywhere(|| {
+        let (parent, cancel_parent) = Context::background().with_cancel();
+        let (context, cancel) = parent.with_cancel();
+        cancel.detach();
+        assert_eq!(ended(&context), None);
+        cancel_parent.cancel();
+        assert_eq!(ended(&context), Some(ContextError::Canceled));
+    });
+}
+
+#[test]
+fn contexts_come_and_go_while_their_parent_ends() {
+    for procs in [1, CROWDED] {
+        watched(|| {
+            runtime(procs).run(|| {
+                for _ in 0..many(100) {
+                    let (parent, cancel) = Context::background().with_cancel();
+                    thread::scope(|s| {
+                        for i in 0..4 {
+                            let parent = &parent;
+                            s.spawn(move || {
+                                while parent.err().is_none() {
+                                    let timeout = Duration::from_micros(10 * i);
+                                    thread::yield_now();
+                                    let (child, _cancel) = parent.with_timeout(timeout);
+                                    let _ = child.done().recv_timeout(Duration::from_micros(20));
+                                }
+                            });
+                        }
+                        thread::sleep(Duration::from_micros(200));
+                        cancel.cancel();
+                    });
+                    assert_eq!(ended(&parent), Some(ContextError::Canceled));
+                }
+            });
+        });
+    }
+}
