@@ -3,6 +3,7 @@
 //! Without arguments it gives the tour: what heist claims, measured on this
 //! machine, with the line of source that does it.
 
+mod sim;
 mod tour;
 
 use std::process::ExitCode;
@@ -14,6 +15,8 @@ usage: heist [COMMAND]
 
 commands:
   tour       what heist can do, measured here in less than a minute (default)
+  sim        the scheduler on a simulated machine of 2 to 1,024 cores
+             (`heist sim help` has the details)
   help       this text
   version    the version
 ";
@@ -21,6 +24,9 @@ commands:
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let command = args.next();
+    if command.as_deref() == Some("sim") {
+        return sim::run(args);
+    }
     if let (Some(command), Some(extra)) = (&command, args.next()) {
         eprintln!("heist: '{command}' takes no argument '{extra}'\n\n{HELP}");
         return ExitCode::from(2);

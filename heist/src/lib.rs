@@ -58,6 +58,8 @@ pub mod ops;
 mod panics;
 #[cfg(not(loom))]
 pub mod runtime;
+#[cfg(sim)]
+pub mod sim;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: segments of the caller's stack
 pub mod stack;

@@ -36,15 +36,15 @@ fn write_line(out: &mut String, sched: &'static Sched) -> std::fmt::Result {
             list
         })
     };
+    // needspinning is Go's field: here nobody leaves a search owing.
     writeln!(
         out,
         "SCHED {}ms: gomaxprocs={} idleprocs={} threads={threads} spinningthreads={} \
-         needspinning={} idlethreads={idle_threads} runqueue={} [{} ] schedticks=[{} ]",
+         needspinning=0 idlethreads={idle_threads} runqueue={} [{} ] schedticks=[{} ]",
         (clock::now() - sched.opened.load(Ordering::Relaxed)) / 1_000_000,
         sched.procs(),
         sched.idle.idle_ps(),
         sched.idle.searching(),
-        u8::from(sched.idle.need_search()),
         sched.runq_size.load(Ordering::Relaxed),
         list(|p| p.runq.len() as u64),
         list(|p| u64::from(p.tick())),

@@ -5,6 +5,7 @@ use std::fmt;
 /// What a fatal error prints after its message: set once by the layer that
 /// knows the scheduler's state.
 #[cfg(not(loom))]
+#[cfg_attr(sim, allow(dead_code))] // the simulator has a report of its own
 static REPORT: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
 
 /// Sets what [`die`] prints after its message. The first caller wins.
@@ -22,7 +23,9 @@ pub(crate) fn set_report(report: fn()) {
 pub(crate) fn die(message: fmt::Arguments<'_>) -> ! {
     #[cfg(loom)]
     panic!("fatal error: {message}");
-    #[cfg(not(loom))]
+    #[cfg(sim)]
+    super::sim::violate(&format!("fatal error: {message}"));
+    #[cfg(not(any(loom, sim)))]
     {
         use super::atomic::{AtomicBool, Ordering};
         static DYING: AtomicBool = AtomicBool::new(false);

@@ -4,8 +4,9 @@
 //! builds check that on every acquisition. With one global order no set of
 //! runtime locks can deadlock, whatever the paths are.
 
+use super::mutex::{Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 /// The order in which locks are taken, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +48,7 @@ impl<T> Lock<T> {
     }
 
     #[inline]
+    #[cfg_attr(sim, track_caller)] // the simulator's report names who locks
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         order::acquiring(self.rank);
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,14 +95,30 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-#[cfg(debug_assertions)]
+#[cfg(any(debug_assertions, sim))]
 mod order {
     use super::Rank;
-    use std::cell::Cell;
+    #[cfg(sim)]
+    use crate::prim::thread::{held, set_held};
+    #[cfg(not(sim))]
+    use native::{held, set_held};
 
-    thread_local! {
-        /// One bit for each rank that this thread holds.
-        static HELD: Cell<u32> = const { Cell::new(0) };
+    #[cfg(not(sim))]
+    mod native {
+        use std::cell::Cell;
+
+        thread_local! {
+            /// One bit for each rank that this thread holds.
+            static HELD: Cell<u32> = const { Cell::new(0) };
+        }
+
+        pub(super) fn held() -> u32 {
+            HELD.with(Cell::get)
+        }
+
+        pub(super) fn set_held(ranks: u32) {
+            HELD.with(|h| h.set(ranks));
+        }
     }
 
     fn bit(rank: Rank) -> u32 {
@@ -109,10 +127,10 @@ mod order {
 
     #[inline(never)]
     pub(super) fn acquiring(rank: Rank) {
-        let held = HELD.with(Cell::get);
+        let held = held();
         if held >= bit(rank) {
             // Released first, or the report could not take any lock itself.
-            HELD.with(|h| h.set(0));
+            set_held(0);
             panic!(
                 "heist: lock order: acquiring {rank:?} while holding ranks {held:#b}; \
                  locks are taken in the order of `Rank`"
@@ -123,16 +141,16 @@ mod order {
 
     #[inline(never)]
     pub(super) fn acquired_out_of_order(rank: Rank) {
-        HELD.with(|h| h.set(h.get() | bit(rank)));
+        set_held(held() | bit(rank));
     }
 
     #[inline(never)]
     pub(super) fn released(rank: Rank) {
-        HELD.with(|h| h.set(h.get() & !bit(rank)));
+        set_held(held() & !bit(rank));
     }
 }
 
-#[cfg(not(debug_assertions))]
+#[cfg(not(any(debug_assertions, sim)))]
 mod order {
     use super::Rank;
     #[inline(always)]

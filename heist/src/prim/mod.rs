@@ -8,11 +8,10 @@
 //! |---|---|---|---|
 //! | native | `native.rs` | default | Linux: std's atomics, futex(2), membarrier(2) |
 //! | loom | `model.rs` | `--cfg loom` | loom's atomics; explores every interleaving |
+//! | sim | `sim/` | `--cfg sim` (the package `heist-sim`) | a deterministic machine of many virtual cores |
 //!
-//! A third one, a deterministic simulator, has its place here too: it provides
-//! the same names and nothing above this module changes. What is *not* covered:
-//! memory mappings and signals (`stack`, `sched::signal`), which have no meaning
-//! on a simulated machine.
+//! What is *not* covered: memory mappings and signals (`stack`, `sched::signal`),
+//! which have no meaning on a simulated machine.
 //!
 //! The test `layering` reads the sources and fails when a file above this
 //! module names `std::sync::atomic`, `std::thread` or `libc::syscall`.
@@ -20,16 +19,21 @@
 #[cfg(loom)]
 #[allow(unsafe_code)] // named file: the models' plain memory
 mod model;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, sim)))]
 #[allow(unsafe_code)] // named file: system calls and the thread slot
 mod native;
+#[cfg(sim)]
+#[allow(unsafe_code)] // named files: the machine, its threads, buffers and locks
+pub(crate) mod sim;
 
 #[cfg(loom)]
 pub(crate) use model::{atomic, hint};
 #[cfg(all(loom, test))]
 pub(crate) use model::{bed, cell};
-#[cfg(not(loom))]
-pub(crate) use native::{atomic, clock, env, futex, hint, os, thread};
+#[cfg(not(any(loom, sim)))]
+pub(crate) use native::{atomic, clock, env, futex, hint, mutex, os, probe, thread};
+#[cfg(sim)]
+pub(crate) use sim::{atomic, clock, env, futex, hint, mutex, os, probe, thread};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) use native::fault;
@@ -39,6 +43,7 @@ pub(crate) mod fatal;
 pub(crate) mod latch;
 #[cfg(not(loom))]
 pub(crate) mod lock;
+pub(crate) mod mutant;
 #[cfg(not(loom))]
 pub(crate) mod note;
 #[cfg(not(loom))]

@@ -41,6 +41,29 @@ pub(crate) mod atomic {
         super::membarrier::register();
         super::membarrier::issue();
     }
+
+    /// Says that memory with shared words in it is never freed: the simulator
+    /// may let stores to it arrive late.
+    #[inline(always)]
+    pub(crate) fn keep<T: ?Sized>(value: &'static T) -> &'static T {
+        value
+    }
+}
+
+/// Mutual exclusion: std's, which sleeps on a futex.
+pub(crate) mod mutex {
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+}
+
+/// What only the simulator counts.
+pub(crate) mod probe {
+    /// A thief looks at a victim.
+    #[inline(always)]
+    pub(crate) fn victim() {}
+
+    /// An M begins to search, or stops.
+    #[inline(always)]
+    pub(crate) fn searching(_on: bool) {}
 }
 
 mod membarrier {

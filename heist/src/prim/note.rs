@@ -6,6 +6,7 @@
 use super::atomic::{AtomicU64, Ordering};
 use super::clock;
 use super::futex::Futex;
+use super::mutant::{Mutant, is};
 use std::time::Duration;
 
 const EMPTY: u32 = 0;
@@ -69,7 +70,9 @@ impl Note {
     /// Wakes the sleeper, or the next one to come. The system call is made only
     /// if somebody sleeps. Safe to call from a signal handler.
     pub(crate) fn wake(&self) {
-        if self.state.word().swap(SIGNALLED, Ordering::Release) == ASLEEP {
+        if self.state.word().swap(SIGNALLED, Ordering::Release) == ASLEEP
+            && !is(Mutant::NoFutexWake)
+        {
             self.state.wake_one();
         }
     }

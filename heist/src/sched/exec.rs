@@ -4,6 +4,7 @@ use super::find::{self, find_runnable};
 use super::g::{Frame, G, flag};
 use super::m::{Inside, M};
 use super::p::Held;
+use super::policy::{Departure, departs};
 use super::protocol::g_state::{Park, Status};
 use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
@@ -14,6 +15,7 @@ use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
 use crate::prim::fatal::fatal;
+use crate::prim::mutant::{Mutant, is};
 use crate::stacks::StackError;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -159,6 +161,7 @@ fn end(sched: &'static Sched, p: Held, g: &'static G) {
     p.counters.finished.bump();
     match bury(g) {
         Finish::HandleOwns => {}
+        Finish::Wake(_) if is(Mutant::NoJoinWake) => {}
         Finish::Wake(waiter) => Waiter::from_word(waiter).wake(),
         Finish::Detached if g.has(flag::OUTCOME) => drop_outcome_later(sched, p, g),
         Finish::Detached => p.own().gs.put(g),
@@ -221,7 +224,11 @@ fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
     if g.has(flag::IDLE_PRIORITY) {
         return wake::inject_idle(sched, sched.life(), g);
     }
-    wake::put_yielded(sched, p, g);
+    if departs(Departure::TwoRings) {
+        wake::put_yielded(sched, p, g);
+    } else {
+        let _ = sched.put_global([g]);
+    }
     if sched.idle.idle_ps() != 0 {
         fence(Ordering::SeqCst);
         wake::wake_p(sched);

@@ -17,12 +17,15 @@
 use super::g::G;
 use super::m::M;
 use super::p::Held;
+use super::policy::{Departure, departs};
 use super::protocol::idle::{Found, Recheck};
 use super::schedt::Sched;
 use super::timers::Keeper;
 use super::{steal, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
+use crate::prim::mutant::{Mutant, is};
+use crate::prim::probe;
 use crate::timer::NEVER;
 use std::ptr;
 
@@ -105,10 +108,14 @@ fn found(m: &'static M, next: Next) -> Next {
 
 #[cold]
 fn stop_searching(m: &'static M) {
+    probe::searching(false);
     m.set_searching(false);
     // The decrement is the fence between "nobody searches" and this look at the
     // queues: whoever published work and saw us search is seen here.
-    if m.sched.idle.found() == Found::WakeAnother && work_is_visible(m) {
+    if m.sched.idle.found() == Found::WakeAnother
+        && !is(Mutant::DropBaton)
+        && (!departs(Departure::QuietEnd) || work_is_visible(m.sched))
+    {
         wake::wake_p(m.sched);
     }
 }
@@ -240,6 +247,7 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
         }
         m.set_searching(true);
     }
+    probe::searching(true);
     wake::withdraw_offer(m.sched, p);
     steal::steal(m.sched, p)
 }
@@ -265,36 +273,47 @@ fn sleep(m: &'static M) -> bool {
         if sched.closing() || shared.runq.len() != 0 || shared.idle_runq.len() != 0 {
             return true;
         }
-        if !m.searching() && sched.procs() > 1 && sched.idle.need_search() {
-            sched.idle.search();
-            m.set_searching(true);
-            return true;
-        }
         wake::withdraw_offer(sched, m.held());
         m.held().counters.parks.bump();
-        let p = m.release_p();
+        let p = if is(Mutant::KeepIdleP) { sched.p(m.held().id) } else { m.release_p() };
         sched.put_idle_p(&mut shared, p);
     }
-    if m.searching() {
+    let searched = m.searching();
+    let Recheck = if searched {
+        probe::searching(false);
         m.set_searching(false);
-        let Recheck = sched.idle.give_up();
-        if work_is_visible(m) {
-            let p = sched.take_idle_p(&mut sched.shared.lock());
-            if let Some(p) = p {
-                m.acquire_p(p);
-                sched.idle.search();
-                m.set_searching(true);
-                return true;
-            }
-        }
+        sched.idle.give_up()
+    } else {
+        sched.idle.rest()
+    };
+    if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
+        return stop_m(m);
     }
-    stop_m(m)
+    true
+}
+
+/// There is work after all: the M takes a P back and searches, unless somebody
+/// else does.
+fn search_again(m: &'static M) -> bool {
+    let sched = m.sched;
+    if !sched.idle.try_claim_search() {
+        return false;
+    }
+    let mut shared = sched.shared.lock();
+    let Some(p) = sched.take_idle_p(&mut shared) else {
+        // With the lock: whoever gives a P up later must not see us search.
+        sched.idle.no_idle_p();
+        return false;
+    };
+    drop(shared);
+    m.acquire_p(p);
+    m.set_searching(true);
+    true
 }
 
 /// Whether there is work that a thief could take: the global queues, and the
 /// Ps that have something to offer.
-fn work_is_visible(m: &'static M) -> bool {
-    let sched = m.sched;
+pub(crate) fn work_is_visible(sched: &Sched) -> bool {
     sched.runq_size.load(Ordering::SeqCst) != 0
         || sched.idle_runq_size.load(Ordering::SeqCst) != 0
         || steal::anything_offered(sched)

@@ -11,7 +11,7 @@
 
 use super::g::G;
 use super::protocol::g_state::Status;
-use crate::prim::atomic::{AtomicUsize, Ordering};
+use crate::prim::atomic::{AtomicUsize, Ordering, keep};
 use crate::prim::hint;
 use crate::prim::lock::{Lock, Rank};
 use std::cell::Cell;
@@ -80,7 +80,7 @@ fn map_chunk(size: usize) -> io::Result<&'static [G]> {
     }
     // SAFETY: page-aligned, never unmapped, and zero is a valid G (an idle one
     // with null pointers).
-    Ok(unsafe { std::slice::from_raw_parts(low.cast::<G>(), size / size_of::<G>()) })
+    Ok(keep(unsafe { std::slice::from_raw_parts(low.cast::<G>(), size / size_of::<G>()) }))
 }
 
 /// Every block that is in use, roughly: for reports, and for shutdown, when

@@ -8,7 +8,7 @@ use super::p::{Held, P};
 use super::protocol::lease::{Entry, Lease};
 use super::schedt::Sched;
 use super::signal;
-use crate::prim::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::prim::atomic::{AtomicBool, AtomicPtr, Ordering, keep};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
 use crate::prim::thread;
@@ -20,7 +20,9 @@ use std::ptr;
 /// a stack of their own, and user code runs on goroutine stacks.
 const STACK: usize = 256 << 10;
 
-/// The machine.
+/// The machine. In lines of its own: each entry into the runtime writes to it,
+/// and neighbours would take the line from each other.
+#[repr(align(128))]
 pub(crate) struct M {
     pub(crate) id: u32,
     pub(crate) sched: &'static Sched,
@@ -52,7 +54,7 @@ fn store<T>(word: &AtomicPtr<T>, value: Option<&'static T>) {
 
 impl M {
     pub(crate) fn new(id: u32, sched: &'static Sched) -> &'static M {
-        Box::leak(Box::new(M {
+        let m = Box::leak(Box::new(M {
             id,
             sched,
             note: Note::new(),
@@ -62,7 +64,8 @@ impl M {
             searching: AtomicBool::new(false),
             lease: Lease::new(),
             thread: Lock::new(Rank::Threads, None),
-        }))
+        }));
+        keep(m)
     }
 
     /// The P that it holds, for reports and for its own thread.

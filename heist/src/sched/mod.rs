@@ -9,6 +9,7 @@
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
 //! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
+//! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
@@ -48,6 +49,8 @@ pub(crate) mod p;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod park;
+#[cfg(not(loom))]
+pub(crate) mod policy;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the table of schedulers
 pub(crate) mod schedt;

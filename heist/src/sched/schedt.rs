@@ -13,10 +13,13 @@ use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
 use super::protocol::run_queue::HALF;
 use super::timers::{self, Keeper};
-use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::prim::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, keep,
+};
 use crate::prim::clock;
 use crate::prim::fatal::fatal;
 use crate::prim::lock::{Guard, Lock, Rank};
+use crate::prim::mutant::{Mutant, is};
 use crate::prim::note::Note;
 use crate::prim::thread;
 use crate::stacks::Class;
@@ -197,8 +200,8 @@ impl Sched {
         let alone = sched.procs() == 1;
         let mut shared = sched.shared.lock();
         for id in (0..sched.procs()).rev() {
-            let p: &'static P =
-                sched.all_ps[id as usize].get_or_init(|| Box::leak(Box::new(P::new(id, alone))));
+            let p: &'static P = sched.all_ps[id as usize]
+                .get_or_init(|| keep(Box::leak(Box::new(P::new(id, alone)))));
             p.runq.set_alone(alone);
             // SAFETY: the scheduler has no Ms yet, so nobody holds its Ps.
             unsafe { Held::new(p) }.reset(class, seed);
@@ -259,7 +262,7 @@ impl Sched {
             in_place: AtomicUsize::new(0),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
-        TABLE[slot as usize].store(ptr::from_ref(sched).cast_mut(), Ordering::Release);
+        TABLE[slot as usize].store(ptr::from_ref(keep(sched)).cast_mut(), Ordering::Release);
         Some(sched)
     }
 
@@ -413,6 +416,12 @@ impl Sched {
                 fatal!("a ring with {room} free slots is full");
             }
         });
+        // Before the lock is free: a searcher that finds the global queue empty
+        // under the lock, and goes to sleep, looks at the offers next.
+        super::wake::offer(self, p);
+        if is(Mutant::StaleGlobalSize) {
+            return;
+        }
         self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
     }
 

@@ -166,6 +166,9 @@ impl AltStack {
     /// Gives the calling thread an alternate stack. Without memory it keeps the
     /// one that std gave it.
     pub(crate) fn install() -> Option<AltStack> {
+        if cfg!(sim) {
+            return None; // virtual threads share one real thread, and its stack
+        }
         // SAFETY: a new mapping, and a `stack_t` that describes it.
         unsafe {
             let low = libc::mmap(

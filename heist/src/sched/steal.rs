@@ -8,23 +8,29 @@
 use super::g::G;
 use super::mask::WORD;
 use super::p::{Held, P};
+use super::policy::{Departure, departs};
 use super::schedt::Sched;
 use super::steal_order::StealOrder;
 use super::timers;
 use crate::prim::atomic::Ordering;
-use crate::prim::{clock, hint};
+use crate::prim::note::Note;
+use crate::prim::{clock, hint, probe};
+use std::time::Duration;
 
 const ROUNDS: usize = 4;
 
 /// A runnext that its owner is about to run is left to it for this long.
 const GRACE: u64 = 3_000;
 
+/// What Go's sleep of 3 µs takes: Linux adds 50 µs to save power.
+const GOS_GRACE: Duration = Duration::from_micros(53);
+
 /// Steals for `thief`, whose own rings are empty.
 pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     for round in 0..ROUNDS {
         let last = round + 1 == ROUNDS;
         let stolen = from_rings(sched, thief).or_else(|| {
-            last.then(|| from_timers(sched, thief).or_else(|| from_next(sched))).flatten()
+            last.then(|| from_timers(sched, thief).or_else(|| from_next(sched, thief))).flatten()
         });
         if let Some(g) = stolen {
             thief.counters.steals.bump();
@@ -57,7 +63,10 @@ fn from_timers(sched: &'static Sched, thief: Held) -> Option<&'static G> {
 /// A runnext that is free to be taken. Whoever looks at an offer withdraws it:
 /// if it comes to nothing, its owner has run the goroutine, and offers the next
 /// one itself.
-fn from_next(sched: &'static Sched) -> Option<&'static G> {
+fn from_next(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+    if !departs(Departure::Bitmap) {
+        return victims(sched, thief).find_map(steal_next);
+    }
     sched.next_offers.iter(sched.procs()).find_map(|id| {
         sched.next_offers.remove(id);
         steal_next(sched.p(id))
@@ -66,8 +75,26 @@ fn from_next(sched: &'static Sched) -> Option<&'static G> {
 
 /// The Ps that offer something, each once, in a random order.
 fn victims(sched: &'static Sched, thief: Held) -> impl Iterator<Item = &'static P> {
-    let procs = sched.procs() as usize;
     let seed = thief.random();
+    let walk = (!departs(Departure::Bitmap)).then(|| everybody(sched, thief, seed));
+    let offers = walk.is_none().then(|| those_that_offer(sched, thief, seed));
+    walk.into_iter().flatten().chain(offers.into_iter().flatten()).inspect(|_| probe::victim())
+}
+
+/// Go's victims: all Ps that are not idle.
+fn everybody(sched: &'static Sched, thief: Held, seed: u32) -> impl Iterator<Item = &'static P> {
+    StealOrder::over(sched.procs())
+        .start(seed)
+        .filter(move |id| *id != thief.id && !sched.idle_mask.contains(*id))
+        .map(|id| sched.p(id))
+}
+
+fn those_that_offer(
+    sched: &'static Sched,
+    thief: Held,
+    seed: u32,
+) -> impl Iterator<Item = &'static P> {
+    let procs = sched.procs() as usize;
     let words = procs.div_ceil(WORD) as u32;
     StealOrder::over(words).start(seed).flat_map(move |word| {
         let offers = sched.offers.word(word as usize);
@@ -85,13 +112,17 @@ fn victims(sched: &'static Sched, thief: Held) -> impl Iterator<Item = &'static 
 /// Takes a runnext that stays: its owner computes on.
 fn steal_next(p: &'static P) -> Option<&'static G> {
     let seen = p.runq.peek_offered()?;
-    // A spin and not a sleep: the shortest sleep is many times the grace.
-    let until = clock::now() + GRACE;
-    while clock::now() < until {
-        hint::spin_loop();
-        if p.runq.peek_offered() != Some(seen) {
-            return None;
+    if departs(Departure::SpinGrace) {
+        // The shortest sleep is many times the grace.
+        let until = clock::now() + GRACE;
+        while clock::now() < until {
+            hint::spin_loop();
+            if p.runq.peek_offered() != Some(seen) {
+                return None;
+            }
         }
+    } else {
+        Note::new().sleep_for(GOS_GRACE);
     }
     let g = p.runq.steal_next(seen)?;
     // Teaches the goroutine that runs there (see `wake`).
@@ -102,6 +133,9 @@ fn steal_next(p: &'static P) -> Option<&'static G> {
 /// Whether any P has something to take.
 pub(crate) fn anything_offered(sched: &Sched) -> bool {
     let procs = sched.procs();
+    if !departs(Departure::Bitmap) {
+        return sched.ps().any(|p| !p.runq.is_empty());
+    }
     // A bit may be stale: thieves were there, the owner has not looked. And
     // runnext counts, though it is not offered: its exchange is the publisher's
     // fence, and what it kicked out may not be visible in the ring yet.

@@ -28,11 +28,13 @@
 use super::g::G;
 use super::m::{Inside, M};
 use super::p::{Held, P};
-use super::protocol::idle::Wake;
+use super::policy::{Departure, departs};
+use super::protocol::idle::{Recheck, Wake};
 use super::schedt::{Sched, Shared};
 use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
 use crate::prim::fatal::fatal;
 use crate::prim::lock::Guard;
+use crate::prim::mutant::{Mutant, is};
 
 /// The score of a goroutine that nothing is known of: wake.
 pub(crate) const UNDECIDED: u8 = 2;
@@ -50,7 +52,7 @@ impl Inside {
         let sched = self.sched();
         let score = self.m.curg().map_or(UNDECIDED, G::score);
         let someone_is_idle = sched.idle.idle_ps() != 0;
-        if someone_is_idle && score >= WAKES {
+        if someone_is_idle && (score >= WAKES || !departs(Departure::Prediction)) {
             return self.offer_next(g);
         }
         match self.p.runq.put_next(g) {
@@ -63,7 +65,9 @@ impl Inside {
     /// The runnext that was goes to the ring: there is more than this P can run.
     #[inline(always)]
     fn put_kicked(&self, kicked: &'static G) {
-        put_tail(self.sched(), self.p, kicked);
+        if !is(Mutant::LoseKicked) {
+            put_tail(self.sched(), self.p, kicked);
+        }
         if !self.p.runq.alone() {
             fence(Ordering::SeqCst);
             wake_p(self.sched());
@@ -112,7 +116,8 @@ fn overflow(sched: &'static Sched, p: Held, g: &'static G) {
     p.counters.overflows.bump();
     loop {
         if let Some(half) = p.runq.take_half() {
-            return to_global(sched, half.iter().chain([g]));
+            let rest = (!is(Mutant::LoseOverflow)).then_some(g);
+            return to_global(sched, half.iter().chain(rest));
         }
         // Thieves were faster: there is room now.
         if p.runq.push(g).is_ok() {
@@ -166,7 +171,7 @@ pub(crate) fn inject_idle(sched: &'static Sched, life: u32, g: &'static G) {
 /// Sets the P's bit in the mask of offers.
 #[inline(always)]
 pub(crate) fn offer(sched: &Sched, p: Held) {
-    if !p.own().advertised.get() {
+    if !p.own().advertised.get() && !is(Mutant::NoOffer) {
         set_offer(sched, p);
     }
 }
@@ -354,4 +359,10 @@ pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
         return start_m(sched, p, false);
     }
     sched.put_idle_p(&mut shared, p);
+    drop(shared);
+    // Who published work before the P was idle has woken nobody for it.
+    let Recheck = sched.idle.rest();
+    if super::find::work_is_visible(sched) {
+        wake_p(sched);
+    }
 }

@@ -37,6 +37,7 @@
 
 use crate::prim::atomic::{AtomicU32, Ordering};
 use crate::prim::fatal::fatal;
+use crate::prim::mutant::{Mutant, is};
 
 /// What a goroutine is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +221,10 @@ impl GState {
         loop {
             let (to, answer) = match word {
                 WAITING => (Status::Runnable as u32, Ready::Enqueue),
-                _ if word == Status::Running as u32 => (word | NOTIFIED, Ready::Deferred),
+                _ if word == Status::Running as u32 => {
+                    let mark = if is(Mutant::ForgetNotified) { 0 } else { NOTIFIED };
+                    (word | mark, Ready::Deferred)
+                }
                 _ => fatal!("ready of a goroutine in state {word:#x}"),
             };
             // Orderings: see `park`, the other side.

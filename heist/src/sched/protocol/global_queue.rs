@@ -23,6 +23,12 @@ impl<T> GlobalQueue<T> {
         self.items.len()
     }
 
+    /// The simulator: all items.
+    #[cfg(sim)]
+    pub(crate) fn each(&self, visit: impl FnMut(&'static T)) {
+        self.items.iter().copied().for_each(visit);
+    }
+
     /// Adds at the tail.
     pub(crate) fn append(&mut self, items: impl IntoIterator<Item = &'static T>) {
         self.items.extend(items);

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `idle_ps` | Ps without an M (Go's `npidle`) |
 //! | `searching` | Ms with a P and no work, looking (Go's `nmspinning`) |
-//! | `need_search` | a wake-up found no idle P: the next M to give one up searches first |
 //!
 //! # The rules
 //!
@@ -14,16 +13,19 @@
 //! 2. A searcher that finds work stops counting, and if it was the last one it
 //!    wakes the next: one wakes another while there is work ([`found`](Idle::found)).
 //! 3. At most half of the busy Ps search ([`try_search`](Idle::try_search)).
-//! 4. A searcher that finds nothing stops counting, *then* looks at every queue
-//!    once more ([`give_up`](Idle::give_up)).
+//! 4. Who gives a P up looks at every queue once more *afterwards*: a searcher
+//!    when it no longer counts ([`give_up`](Idle::give_up)), and also who did not
+//!    search ([`rest`](Idle::rest)). If there is work and nobody searches, it does
+//!    ([`try_claim_search`](Idle::try_claim_search)).
 //!
 //! `sched/README.md`, "No wake-up is lost", has the argument. In short: the
 //! publisher fills a queue, passes a full fence and reads `searching` and
-//! `idle_ps`; the searcher takes itself off `searching`, passes a full fence and
-//! reads the queues. Both cannot miss the other.
+//! `idle_ps`; who goes to sleep adds to `idle_ps`, takes itself off `searching`,
+//! passes a full fence and reads the queues. Both cannot miss the other.
 
 use crate::prim::atomic::{AtomicU32, Ordering, fence};
 use crate::prim::fatal::fatal;
+use crate::prim::mutant::{Mutant, is};
 
 /// Whether to wake a searcher.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ pub(crate) enum Found {
     WakeAnother,
 }
 
-/// A searcher gave up: look at every queue once more before sleeping.
+/// A P was given up: look at every queue once more before sleeping.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Recheck;
@@ -56,16 +58,11 @@ pub(crate) struct Recheck;
 pub(crate) struct Idle {
     idle_ps: AtomicU32,
     searching: AtomicU32,
-    need_search: AtomicU32,
 }
 
 impl Idle {
     pub(crate) fn new() -> Self {
-        Idle {
-            idle_ps: AtomicU32::new(0),
-            searching: AtomicU32::new(0),
-            need_search: AtomicU32::new(0),
-        }
+        Idle { idle_ps: AtomicU32::new(0), searching: AtomicU32::new(0) }
     }
 
     /// Starts anew, for a scheduler that opens again.
@@ -73,7 +70,6 @@ impl Idle {
     pub(crate) fn reset(&self) {
         self.idle_ps.store(0, Ordering::SeqCst);
         self.searching.store(0, Ordering::SeqCst);
-        self.need_search.store(0, Ordering::SeqCst);
     }
 
     /// How many Ps are idle.
@@ -86,11 +82,6 @@ impl Idle {
     #[inline]
     pub(crate) fn searching(&self) -> u32 {
         self.searching.load(Ordering::Relaxed)
-    }
-
-    /// Whether a wake-up is owed to somebody who published work.
-    pub(crate) fn need_search(&self) -> bool {
-        self.need_search.load(Ordering::Acquire) != 0
     }
 
     /// Under the scheduler's lock: a P joins the idle ones.
@@ -115,10 +106,9 @@ impl Idle {
         true
     }
 
-    /// An M searches whatever the limit is: it owes it to a publisher.
+    /// One more searches.
     pub(crate) fn search(&self) {
         self.searching.fetch_add(1, Ordering::SeqCst);
-        self.need_search.store(0, Ordering::Release);
     }
 
     /// The caller has published work and passed a full fence since (rule 1).
@@ -131,8 +121,7 @@ impl Idle {
         self.claim()
     }
 
-    /// Becomes the one searcher if there is none, for a P that changes hands.
-    #[cfg(not(loom))]
+    /// Becomes the one searcher if there is none.
     pub(crate) fn try_claim_search(&self) -> bool {
         self.claim() == Wake::Claimed
     }
@@ -148,15 +137,17 @@ impl Idle {
         }
     }
 
-    /// Under the scheduler's lock: a claimed wake-up found no idle P. The next M
-    /// that is about to give up its P searches instead.
+    /// Under the scheduler's lock: a claimed search found no idle P. Every P has
+    /// an M, and each of them looks at the queues once it has given its P up.
     pub(crate) fn no_idle_p(&self) {
-        self.need_search.store(1, Ordering::Release);
         let _ = self.leave();
     }
 
     /// A searcher has found work (rule 2).
     pub(crate) fn found(&self) -> Found {
+        if is(Mutant::LeakSearcher) {
+            return Found::Run;
+        }
         if self.leave() == 0 { Found::WakeAnother } else { Found::Run }
     }
 
@@ -164,6 +155,18 @@ impl Idle {
     pub(crate) fn give_up(&self) -> Recheck {
         let _ = self.leave();
         // Pairs with the fence of the publisher.
+        if !is(Mutant::NoSearcherFence) {
+            fence(Ordering::SeqCst);
+        }
+        Recheck
+    }
+
+    /// An M that did not search has given its P up (rule 4). Somebody else may
+    /// have searched when it asked to ([`try_search`](Self::try_search)), and have
+    /// found work and looked around before the P was idle.
+    pub(crate) fn rest(&self) -> Recheck {
+        // Between the P's entry into `idle_ps` and the look at the queues; pairs
+        // with the fence of the publisher.
         fence(Ordering::SeqCst);
         Recheck
     }
@@ -207,6 +210,7 @@ mod tests {
 mod model {
     use super::*;
     use crate::prim::atomic::{AtomicU32, fence_after_rmw};
+    use crate::prim::mutant::must_fail;
     use loom::sync::{Arc, Mutex};
 
     /// Two Ps. One M runs and publishes; another searches, or comes to.
@@ -251,30 +255,22 @@ mod model {
                 }
                 {
                     let mut lists = self.lists.lock().unwrap();
-                    if !searching && self.idle.need_search() {
-                        self.idle.search();
-                        searching = true;
-                        continue;
-                    }
                     lists.0 += 1;
                     self.idle.p_goes_idle();
                 }
-                if !searching {
+                let Recheck = if searching { self.idle.give_up() } else { self.idle.rest() };
+                if self.queue.load(Ordering::Acquire) == 0 || !self.idle.try_claim_search() {
                     return false;
                 }
-                let Recheck = self.idle.give_up();
-                if self.queue.load(Ordering::Acquire) == 1 {
-                    let mut lists = self.lists.lock().unwrap();
-                    if lists.0 == 0 {
-                        // Its P was given to an M that somebody woke.
-                        return false;
-                    }
-                    lists.0 -= 1;
-                    self.idle.p_leaves_idle();
-                    self.idle.search();
-                    continue;
+                let mut lists = self.lists.lock().unwrap();
+                if lists.0 == 0 {
+                    // Its P was given to an M that somebody woke.
+                    self.idle.no_idle_p();
+                    return false;
                 }
-                return false;
+                lists.0 -= 1;
+                self.idle.p_leaves_idle();
+                searching = true;
             }
         }
     }
@@ -287,18 +283,25 @@ mod model {
     /// somebody was woken for it.
     #[test]
     fn submit_against_the_last_searcher_parking() {
-        loom::model(|| {
-            let world = world();
-            world.idle.search();
-            let searcher = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.find_or_sleep(true))
-            };
-            world.publish();
-            let found = searcher.join().unwrap();
-            let woken = world.lists.lock().unwrap().1 > 0;
-            assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
-        });
+        loom::model(submit_against_a_searcher);
+    }
+
+    fn submit_against_a_searcher() {
+        let world = world();
+        world.idle.search();
+        let searcher = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.find_or_sleep(true))
+        };
+        world.publish();
+        let found = searcher.join().unwrap();
+        let woken = world.lists.lock().unwrap().1 > 0;
+        assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
+    }
+
+    #[test]
+    fn the_searchers_fence_is_needed() {
+        must_fail(Mutant::NoSearcherFence, submit_against_a_searcher);
     }
 
     /// The same, with a second M that gives its P up without searching.
@@ -306,21 +309,23 @@ mod model {
     fn submit_against_two_that_park() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
-        model.check(|| {
-            let world = world();
-            world.idle.search();
-            let searcher = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.find_or_sleep(true))
-            };
-            let idler = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.find_or_sleep(false))
-            };
-            world.publish();
-            let found = searcher.join().unwrap() | idler.join().unwrap();
-            let woken = world.lists.lock().unwrap().1 > 0;
-            assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
-        });
+        model.check(submit_against_two);
+    }
+
+    fn submit_against_two() {
+        let world = world();
+        world.idle.search();
+        let searcher = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.find_or_sleep(true))
+        };
+        let idler = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.find_or_sleep(false))
+        };
+        world.publish();
+        let found = searcher.join().unwrap() | idler.join().unwrap();
+        let woken = world.lists.lock().unwrap().1 > 0;
+        assert!(found || woken, "a runnable goroutine, an idle P, and nobody awake");
     }
 }

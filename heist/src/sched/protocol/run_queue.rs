@@ -36,6 +36,7 @@
 
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::prim::fatal::fatal;
+use crate::prim::mutant::{Mutant, is};
 use crossbeam_utils::CachePadded;
 use std::array;
 use std::ptr;
@@ -154,6 +155,10 @@ impl<T, const N: usize> Ring<T, N> {
     fn commit(&self, head: u64, n: u64) -> Result<(), u64> {
         // Release: the reads before it are over when the owner sees the slots
         // free. Acquire on failure: the next read must not be older.
+        if is(Mutant::NoCommit) {
+            self.head.store(head + n, Ordering::Release);
+            return Ok(());
+        }
         self.head.compare_exchange(head, head + n, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
     }
 
@@ -182,7 +187,7 @@ impl<T, const N: usize> Ring<T, N> {
             // Acquire: pairs with the release in `push`.
             let tail = self.tail.load(Ordering::Acquire);
             let len = tail.wrapping_sub(head);
-            let n = len - len / 2;
+            let n = len - len / if is(Mutant::StealTwoThirds) { 3 } else { 2 };
             if n == 0 {
                 return None;
             }
@@ -335,7 +340,13 @@ impl<T, const N: usize> RunQueue<T, N> {
 
     #[cold]
     fn take_offered(&self) -> Option<&'static T> {
-        let offered = self.offered.swap(ptr::null_mut(), Ordering::AcqRel);
+        let offered = if is(Mutant::TakeNextUnseen) {
+            let offered = self.offered.load(Ordering::Acquire);
+            self.offered.store(ptr::null_mut(), Ordering::Release);
+            offered
+        } else {
+            self.offered.swap(ptr::null_mut(), Ordering::AcqRel)
+        };
         // SAFETY: as in `take_next`.
         unsafe { offered.as_ref() }
     }
@@ -439,6 +450,20 @@ impl<T, const N: usize> RunQueue<T, N> {
     #[inline]
     pub(crate) fn rings_empty(&self) -> bool {
         self.rings.iter().all(|ring| ring.len() == 0)
+    }
+
+    /// The simulator, between two steps: all items, each where it is.
+    #[cfg(sim)]
+    pub(crate) fn each(&self, mut visit: impl FnMut(&'static T)) {
+        for next in [&self.own, &*self.offered] {
+            // SAFETY: as in `take_next`.
+            unsafe { next.load(Ordering::Relaxed).as_ref() }.into_iter().for_each(&mut visit);
+        }
+        for ring in &self.rings {
+            let (head, tail) =
+                (ring.head.load(Ordering::Relaxed), ring.tail.load(Ordering::Relaxed));
+            (head..tail).for_each(|position| visit(ring.read(position)));
+        }
     }
 
     /// Anybody: how many there are, roughly.
@@ -659,6 +684,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
+    use crate::prim::mutant::must_fail;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32;
 
@@ -718,6 +744,26 @@ mod model {
                 assert_eq!(n.load(Ordering::Relaxed), u32::from(i < 5), "item {i}");
             }
         });
+    }
+
+    fn thief_takes_half() {
+        let victim = Arc::new(RunQueue::<usize, 8>::new(false));
+        ITEMS[..6].iter().for_each(|item| assert!(victim.push(item).is_ok()));
+        let thief = {
+            let victim = victim.clone();
+            loom::thread::spawn(move || {
+                let own = RunQueue::<usize, 8>::new(false);
+                usize::from(victim.steal_into(&own).is_some()) + own.len()
+            })
+        };
+        assert_eq!(thief.join().unwrap(), 3);
+        assert_eq!(victim.len(), 3);
+    }
+
+    #[test]
+    fn a_thief_takes_half() {
+        loom::model(thief_takes_half);
+        must_fail(Mutant::StealTwoThirds, thief_takes_half);
     }
 
     /// runnext: the owner replaces and takes it while a thief steals it.

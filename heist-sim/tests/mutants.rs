@@ -1,0 +1,26 @@
+//! Each deliberate mistake in the protocols is caught: a checker that never
+//! fails proves nothing. (Those that only a model can see are in the models of
+//! `sched::protocol`.)
+
+use heist_sim::sim::{Case, explore, mutants};
+use std::ops::ControlFlow;
+
+/// Seeds that each mutant may take to be found. Most need fewer than a hundred.
+const SEEDS: u64 = 20_000;
+
+#[test]
+fn every_mutant_is_caught() {
+    let mut missed = Vec::new();
+    for mutant in mutants() {
+        let cases = (0..SEEDS).map(|seed| Case::new(None, seed).unwrap().with_mutant(&mutant));
+        match explore(cases, 2, |_| ControlFlow::Continue(())).unwrap() {
+            Ok(_) => missed.push(mutant),
+            Err(failure) => {
+                let (seed, scenario) = (failure.case.seed(), failure.case.scenario());
+                let what = failure.report.lines().next().unwrap_or_default();
+                println!("{mutant}: seed {seed}, {scenario}: {what}");
+            }
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}

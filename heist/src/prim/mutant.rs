@@ -1,0 +1,112 @@
+//! Deliberate mistakes in the protocols, for tests of the tests.
+//!
+//! A checker that never fails proves nothing. Each mutant is a way in which this
+//! scheduler could plausibly have been wrong; `heist-sim/tests/mutants.rs` and
+//! the models of `sched::protocol` show that each is caught. In the shipped build
+//! [`is`] is a constant `false`, and nothing of a mutant is left.
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(sim), allow(dead_code))] // chosen by the simulator and by models
+pub(crate) enum Mutant {
+    /// Who gives a P up goes to sleep without looking once more.
+    NoRecheck,
+    /// A searcher that gives up passes no fence before it looks once more.
+    NoSearcherFence,
+    /// The last searcher that finds work does not see to it that another one
+    /// searches.
+    DropBaton,
+    /// A thief takes two thirds of a ring, not half.
+    StealTwoThirds,
+    /// An overflow forgets the goroutine that did not fit.
+    LoseOverflow,
+    /// A kicked out runnext is forgotten.
+    LoseKicked,
+    /// A consumer moves a ring's head without checking that nobody else did.
+    NoCommit,
+    /// The owner takes runnext without claiming it against thieves.
+    TakeNextUnseen,
+    /// A wake-up that comes before the park is forgotten.
+    ForgetNotified,
+    /// A P goes idle and stays in the hands of its M.
+    KeepIdleP,
+    /// A search that ends does not take itself off the count.
+    LeakSearcher,
+    /// A note's wake-up does not make the system call.
+    NoFutexWake,
+    /// The end of a goroutine does not wake who joins it.
+    NoJoinWake,
+    /// The length of the global queue is not told after a batch was taken.
+    StaleGlobalSize,
+    /// The owner refills a ring's slots without the bit that offers them.
+    NoOffer,
+}
+
+impl Mutant {
+    /// Those that the simulator catches. The others are the models': what a fence
+    /// beside a locked instruction adds, x86 does not show, and which part of a
+    /// ring a thief takes breaks no rule.
+    #[cfg(sim)]
+    pub(crate) const SIMULATED: [Mutant; 13] = [
+        Mutant::NoRecheck,
+        Mutant::DropBaton,
+        Mutant::LoseOverflow,
+        Mutant::LoseKicked,
+        Mutant::NoCommit,
+        Mutant::TakeNextUnseen,
+        Mutant::ForgetNotified,
+        Mutant::KeepIdleP,
+        Mutant::LeakSearcher,
+        Mutant::NoFutexWake,
+        Mutant::NoJoinWake,
+        Mutant::StaleGlobalSize,
+        Mutant::NoOffer,
+    ];
+}
+
+/// Whether this mistake is to be made.
+#[cfg(not(any(loom, sim)))]
+#[inline(always)]
+pub(crate) const fn is(_: Mutant) -> bool {
+    false
+}
+
+/// Whether this mistake is to be made, in this run.
+#[cfg(sim)]
+pub(crate) fn is(mutant: Mutant) -> bool {
+    super::sim::knobs().1 == Some(mutant)
+}
+
+#[cfg(loom)]
+mod models {
+    use super::Mutant;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// All threads of a model are on one OS thread.
+        static CHOSEN: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Whether this mistake is to be made, in this model.
+    pub(crate) fn is(mutant: Mutant) -> bool {
+        CHOSEN.get() == Some(mutant)
+    }
+
+    /// Runs a model with a mistake; it must fail.
+    #[cfg(test)]
+    pub(crate) fn must_fail(mutant: Mutant, model: impl Fn() + Sync + Send + 'static) {
+        let run = std::panic::AssertUnwindSafe(|| {
+            CHOSEN.set(Some(mutant));
+            let mut bounded = loom::model::Builder::new();
+            bounded.preemption_bound = Some(3);
+            bounded.check(model);
+        });
+        let outcome = std::panic::catch_unwind(run);
+        CHOSEN.set(None);
+        assert!(outcome.is_err(), "the model does not see {mutant:?}");
+    }
+}
+#[cfg(loom)]
+pub(crate) use models::is;
+#[cfg(all(loom, test))]
+pub(crate) use models::must_fail;

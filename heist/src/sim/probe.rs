@@ -1,0 +1,102 @@
+//! What a workload notes while it runs. It costs no virtual time.
+
+use crate::prim::sim::{Counts, counts, now};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+#[derive(Default)]
+struct Notes {
+    on: bool,
+    expected: usize,
+    done: usize,
+    /// Latencies count from the beginning, not only in the window.
+    from_rest: bool,
+    /// Nanoseconds of user code, within the window.
+    work: u64,
+    latencies: Vec<u64>,
+    /// The window in which the machine is busy everywhere: from a third of the
+    /// tasks to nine tenths.
+    window: Option<(u64, u64)>,
+    opened: u64,
+    begun: (u64, Counts),
+}
+
+/// Shared by all goroutines of a workload.
+#[derive(Clone, Default)]
+pub(super) struct Probe(Rc<RefCell<Notes>>);
+
+// SAFETY: all goroutines of a simulated machine are on one OS thread.
+unsafe impl Send for Probe {}
+// SAFETY: as above.
+unsafe impl Sync for Probe {}
+
+/// What was noted.
+pub(super) struct Noted {
+    pub(super) tasks: usize,
+    pub(super) work: u64,
+    /// Of the window.
+    pub(super) time: u64,
+    /// Of everything since [`Probe::begin`].
+    pub(super) total: u64,
+    pub(super) latencies: Vec<u64>,
+    pub(super) counts: Counts,
+}
+
+impl Probe {
+    /// From now on, everything is noted.
+    pub(super) fn begin(&self) {
+        *self.0.borrow_mut() = Notes { on: true, begun: (now(), counts()), ..Notes::default() };
+    }
+
+    /// So many tasks are about to come.
+    pub(super) fn expect(&self, n: usize) {
+        let mut notes = self.0.borrow_mut();
+        (notes.expected, notes.done) = (n, 0);
+    }
+
+    /// The same, and it is the beginning that matters: nobody is awake yet.
+    pub(super) fn expect_from_rest(&self, n: usize) {
+        self.expect(n);
+        self.0.borrow_mut().from_rest = true;
+    }
+
+    /// A task of so many nanoseconds is done.
+    pub(super) fn task(&self, nanos: u64) {
+        let mut notes = self.0.borrow_mut();
+        if !notes.on {
+            return;
+        }
+        notes.done += 1;
+        let (from, to) = (notes.expected / 3, notes.expected * 9 / 10);
+        if notes.done == from.max(1) {
+            notes.opened = now();
+        } else if notes.done > from && notes.done <= to {
+            notes.work += nanos;
+            let (time, tasks) = notes.window.unwrap_or_default();
+            if notes.done == to {
+                notes.window = Some((time + now() - notes.opened, tasks + (to - from) as u64));
+            }
+        }
+    }
+
+    pub(super) fn latency(&self, nanos: u64) {
+        let mut notes = self.0.borrow_mut();
+        if notes.on && (notes.from_rest || notes.done >= notes.expected / 3) {
+            notes.latencies.push(nanos);
+        }
+    }
+
+    /// Everything that was noted.
+    pub(super) fn end(&self) -> Noted {
+        let notes = self.0.take();
+        let (time, tasks) = notes.window.unwrap_or((1, 0));
+        Noted {
+            tasks: tasks as usize,
+            work: notes.work,
+            time: time.max(1),
+            total: now() - notes.begun.0,
+            latencies: notes.latencies,
+            counts: counts().since(&notes.begun.1),
+        }
+    }
+}
