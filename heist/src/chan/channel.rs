@@ -128,7 +128,8 @@ impl<T> Channel<T> {
         }
         let (waiter, who) = caller(deadline);
         let mut slot = MaybeUninit::new(message);
-        let place = Place::new(who, slot.as_mut_ptr().cast());
+        let slot = slot.as_mut_ptr();
+        let place = Place::new(who, slot.cast());
         // SAFETY: this function does not return before the record has left the
         // queue; its slot holds the message.
         let wakes = unsafe { state.enqueue(Side::Sender, &place) };
@@ -138,25 +139,31 @@ impl<T> Channel<T> {
         if slept == Slept::Woken && place.outcome() == Outcome::Done {
             return Ok(());
         }
-        self.not_sent(waiter, &place, slept, slot)
+        // SAFETY: the slot is the record's.
+        unsafe { self.not_sent(waiter, &place, slept, slot) }
     }
 
     /// A sender has waited and its message is not gone, or its wait was cut
     /// short.
+    ///
+    /// # Safety
+    ///
+    /// The slot is the one that the record knows, itself and no copy: until the
+    /// record has left the queue, it is others' too.
     #[cold]
     #[inline(never)]
-    fn not_sent(
+    unsafe fn not_sent(
         &self,
         waiter: Waiter,
         place: &Place,
         slept: Slept,
-        slot: MaybeUninit<T>,
+        slot: *mut T,
     ) -> Result<(), SendTimeoutError<T>> {
         if slept != Slept::Woken {
             self.leave(Side::Sender, waiter, place);
         }
         // SAFETY: nobody has taken the message.
-        let message = || unsafe { slot.assume_init_read() };
+        let message = || unsafe { slot.read() };
         match place.outcome() {
             Outcome::Done => {}
             Outcome::Disconnected if slept == Slept::Woken => {
@@ -245,7 +252,8 @@ impl<T> Channel<T> {
             }
             let (waiter, who) = caller(deadline);
             let mut slot = MaybeUninit::<T>::uninit();
-            let place = Place::new(who, slot.as_mut_ptr().cast());
+            let slot = slot.as_mut_ptr();
+            let place = Place::new(who, slot.cast());
             // SAFETY: this function does not return before the record has left
             // the queue; its slot is empty and for a `T`.
             let wakes = unsafe { state.enqueue(Side::Receiver, &place) };
@@ -254,9 +262,10 @@ impl<T> Channel<T> {
             let slept = sleep(waiter, who, deadline, WaitReason::ChanReceive, site);
             if slept == Slept::Woken && place.outcome() == Outcome::Done {
                 // SAFETY: that outcome says that the message is there.
-                return Ok(unsafe { slot.assume_init() });
+                return Ok(unsafe { slot.read() });
             }
-            match self.not_received(waiter, &place, slept, slot) {
+            // SAFETY: the slot is the record's.
+            match unsafe { self.not_received(waiter, &place, slept, slot) } {
                 Outcome::Retry => {}
                 Outcome::Disconnected => return Err(TryRecvError::Disconnected),
                 _ => return Err(TryRecvError::Empty),
@@ -265,14 +274,19 @@ impl<T> Channel<T> {
     }
 
     /// A receiver has waited and has no message, or its wait was cut short.
+    ///
+    /// # Safety
+    ///
+    /// The slot is the one that the record knows, itself and no copy: until the
+    /// record has left the queue, a message may come there.
     #[cold]
     #[inline(never)]
-    fn not_received(
+    unsafe fn not_received(
         &self,
         waiter: Waiter,
         place: &Place,
         slept: Slept,
-        slot: MaybeUninit<T>,
+        slot: *mut T,
     ) -> Outcome {
         if slept != Slept::Woken {
             self.leave(Side::Receiver, waiter, place);
@@ -282,7 +296,7 @@ impl<T> Channel<T> {
             | (Slept::Expired, outcome @ Outcome::Waiting) => outcome,
             (Slept::Unwind, Outcome::Done) => {
                 // SAFETY: that outcome says that the message is there.
-                drop(unsafe { slot.assume_init() });
+                drop(unsafe { slot.read() });
                 park::unwind()
             }
             (Slept::Unwind, _) => park::unwind(),

@@ -34,6 +34,11 @@
 //! The barriers forbid that both miss the other: the owner sees that it is none
 //! any more, or the other sees it inside and waits. `owner` is written only with
 //! `word` held, so others exclude each other.
+//!
+//! `inside` has one writer: an owner, or a former one, which looked when it was
+//! the owner, was stopped by the kernel, and comes late, only to see that it is
+//! none any more. Such a one would clear the `inside` of the next owner. So there
+//! is no next owner before the former one has taken `word`: then it is past that.
 
 use super::atomic::{AtomicU32, AtomicUsize, Ordering, heavy_barrier, light_barrier};
 use super::hint;
@@ -79,6 +84,9 @@ struct Words {
     last: AtomicUsize,
     streak: AtomicU32,
     needed: AtomicU32,
+    /// Who had the bias and has not taken `word` since it lost it: it may still
+    /// write `inside`. Written with `word` held.
+    former: AtomicUsize,
 }
 
 impl Words {
@@ -90,6 +98,7 @@ impl Words {
             last: AtomicUsize::new(NOBODY),
             streak: AtomicU32::new(0),
             needed: AtomicU32::new(STREAK),
+            former: AtomicUsize::new(NOBODY),
         }
     }
 
@@ -146,6 +155,11 @@ impl Words {
         if self.last.load(Ordering::Relaxed) != me {
             self.last.store(me, Ordering::Relaxed);
             self.streak.store(0, Ordering::Relaxed);
+            // Whoever took the bias away came in between, so that a former owner
+            // is never the last one.
+            if self.former.load(Ordering::Relaxed) == me {
+                self.former.store(NOBODY, Ordering::Relaxed);
+            }
             return;
         }
         let streak = self.streak.load(Ordering::Relaxed) + 1;
@@ -158,6 +172,9 @@ impl Words {
     #[cold]
     fn bias(&self, me: usize) {
         self.streak.store(0, Ordering::Relaxed);
+        if self.former.load(Ordering::Relaxed) != NOBODY {
+            return;
+        }
         // Relaxed: whoever takes `word` after this sees it; `me` may be NOBODY.
         self.owner.store(me, Ordering::Relaxed);
     }
@@ -166,6 +183,7 @@ impl Words {
     #[cold]
     #[inline(never)]
     fn revoke(&self) {
+        self.former.store(self.owner.load(Ordering::Relaxed), Ordering::Relaxed);
         self.owner.store(NOBODY, Ordering::Relaxed);
         heavy_barrier();
         let mut looks = 0;
@@ -369,10 +387,12 @@ mod tests {
                 scope.spawn(move || (0..rounds).for_each(|_| _ = add(me)));
             }
         });
+        // Those that had the bias are seen to be past it.
+        [1, 2, 3, 1, 2, 3].into_iter().for_each(|me| _ = add(me));
         words.needed.store(2, Ordering::Relaxed);
         let biased = (0..rounds).filter(|_| add(9)).count();
         assert!(biased > 0, "alone, a thread gets the bias");
-        assert_eq!(count, 4 * rounds);
+        assert_eq!(count, 4 * rounds + 6);
     }
 
     #[test]
@@ -391,6 +411,23 @@ mod tests {
         assert_eq!(words.owner.load(Ordering::Relaxed), NOBODY);
         often(1, 1);
         assert_eq!(words.owner.load(Ordering::Relaxed), 1);
+    }
+
+    /// A thread that looked when it was the owner may come to enter at any time.
+    #[test]
+    fn no_bias_for_others_while_a_former_owner_may_come_late() {
+        let words = Words::new();
+        let often = |me, times: u32| {
+            (0..times).map(|_| words.take(me)).for_each(|taken| words.give_back(taken));
+        };
+        often(1, STREAK + 1);
+        assert_eq!(words.owner.load(Ordering::Relaxed), 1);
+        often(2, 10 * STREAK);
+        assert_eq!(words.owner.load(Ordering::Relaxed), NOBODY);
+        assert!(!words.enter(1));
+        often(1, 1);
+        often(2, 2 * STREAK + 1);
+        assert_eq!(words.owner.load(Ordering::Relaxed), 2);
     }
 }
 
@@ -445,5 +482,24 @@ mod model {
     #[test]
     fn a_bias_that_comes_and_goes() {
         two_threads(NOBODY, 1);
+    }
+
+    /// One that was the owner when it looked comes to enter when another, alone
+    /// for long, is inside.
+    #[test]
+    fn a_former_owner_that_comes_late() {
+        loom::model(|| {
+            let shared = Arc::new((Words::new(), Plain::new(0)));
+            shared.0.last.store(1, Ordering::Relaxed);
+            shared.0.owner.store(1, Ordering::Relaxed);
+            shared.0.needed.store(1, Ordering::Relaxed);
+            let other = {
+                let shared = shared.clone();
+                loom::thread::spawn(move || (0..4).for_each(|_| add(&shared, 2)))
+            };
+            add(&shared, 1);
+            other.join().unwrap();
+            assert_eq!(shared.1.get(), 5);
+        });
     }
 }

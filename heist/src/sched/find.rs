@@ -368,9 +368,16 @@ fn watch_timers(m: &'static M) -> Option<u64> {
     let mut shared = m.sched.shared.lock();
     // With the lock: see `timers::arm_anywhere`.
     let until = timers::earliest(m.sched);
-    let earlier = shared.keeper.is_none_or(|keeper| ptr::eq(keeper.m, m) || until < keeper.until);
+    let mine = shared.keeper.is_some_and(|keeper| ptr::eq(keeper.m, m));
+    let earlier = mine || shared.keeper.is_none_or(|keeper| until < keeper.until);
+    // One that was chosen meanwhile is about to run.
+    let idle = shared.idle_ms.iter().any(|idle| ptr::eq(*idle, m));
     // Ps that are busy look after their timers themselves.
-    if until == NEVER || !earlier || shared.idle_ps.is_empty() {
+    if until == NEVER || !earlier || !idle || shared.idle_ps.is_empty() {
+        if mine {
+            // Or the next one to sleep would rely on it.
+            shared.keeper = None;
+        }
         return None;
     }
     shared.keeper = Some(Keeper { m, until });

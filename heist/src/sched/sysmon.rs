@@ -301,8 +301,7 @@ fn work_waits(sched: &Sched) -> bool {
 /// it. With any other thread around, which could wake one, it stays silent.
 fn check_dead() {
     let Some(before) = asleep() else { return };
-    let Some(sleeping) = waiter::sleeping_threads() else { return };
-    let ours = HeistThread::count() as isize + sleeping;
+    let ours = HeistThread::count() as isize + waiter::sleeping_threads();
     if thread::count_in_process().is_none_or(|threads| threads as isize > ours) {
         return;
     }

@@ -39,17 +39,11 @@ const _: () = assert!(align_of::<G>() >= 16 && align_of::<Seat>() >= 16);
 /// `sysmon::check_dead`).
 static SLEEPING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// How many of those have set themselves an alarm.
-static TIMED_THREADS: AtomicUsize = AtomicUsize::new(0);
-
-/// How many OS threads sleep until a goroutine wakes them; `None` if the clock
-/// may wake one first.
-pub(crate) fn sleeping_threads() -> Option<isize> {
-    if TIMED_THREADS.load(Ordering::SeqCst) != 0 {
-        return None;
-    }
+/// How many OS threads sleep until a goroutine wakes them. One that has set itself
+/// an alarm does not count, as if it were awake: the clock may wake it.
+pub(crate) fn sleeping_threads() -> isize {
     // Negative for a moment when a wake-up comes before its sleep.
-    Some(SLEEPING_THREADS.load(Ordering::SeqCst) as isize)
+    SLEEPING_THREADS.load(Ordering::SeqCst) as isize
 }
 
 /// What a word of [`Waiter`] stands for.
@@ -326,19 +320,15 @@ impl Turn {
             sleep_thread(seat);
             return Slept::Woken;
         };
+        if !seat.note.sleep_until(Some(deadline)) {
+            if self.waiter.turn().expire(self.number) {
+                return Slept::Expired;
+            }
+            // Too late: the winner's wake-up is on its way.
+            seat.note.sleep();
+        }
+        // Its waker has taken off a sleep that was not counted.
         SLEEPING_THREADS.fetch_add(1, Ordering::SeqCst);
-        TIMED_THREADS.fetch_add(1, Ordering::SeqCst);
-        let woken = seat.note.sleep_until(Some(deadline));
-        TIMED_THREADS.fetch_sub(1, Ordering::SeqCst);
-        if woken {
-            return Slept::Woken;
-        }
-        if self.waiter.turn().expire(self.number) {
-            SLEEPING_THREADS.fetch_sub(1, Ordering::SeqCst);
-            return Slept::Expired;
-        }
-        // Too late: the winner's wake-up is on its way.
-        seat.note.sleep();
         Slept::Woken
     }
 }

@@ -31,10 +31,12 @@ use super::p::{Held, P};
 use super::policy::{Departure, departs};
 use super::protocol::idle::{Recheck, Wake};
 use super::schedt::{Sched, Shared};
+use super::timers;
 use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
 use crate::prim::fatal::fatal;
 use crate::prim::lock::Guard;
 use crate::prim::mutant::{Mutant, is};
+use crate::timer::NEVER;
 
 /// The score of a goroutine that nothing is known of: wake.
 pub(crate) const UNDECIDED: u8 = 2;
@@ -358,8 +360,19 @@ pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
         drop(shared);
         return start_m(sched, p, false);
     }
+    // An M that goes to sleep looks at the timers, but the one that gives this P up
+    // waits with its goroutine: if they have no keeper, another M looks.
+    let next = timers::earliest(sched);
+    let kept = next == NEVER || shared.keeper.is_some_and(|keeper| keeper.until <= next);
+    let sleeper = shared.idle_ms.last().copied();
+    if !kept && sleeper.is_none() {
+        return run_p(sched, shared, p, false);
+    }
     sched.put_idle_p(&mut shared, p);
     drop(shared);
+    if !kept && let Some(m) = sleeper {
+        m.note.wake();
+    }
     // Who published work before the P was idle has woken nobody for it.
     let Recheck = sched.idle.rest();
     if super::find::work_is_visible(sched) {

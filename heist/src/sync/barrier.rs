@@ -23,12 +23,18 @@ use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 /// ```
 pub struct Barrier {
     /// How many are there.
-    queue: WaitQueue<usize>,
+    queue: WaitQueue<Round>,
     needed: usize,
 }
 
 /// What [`Barrier::wait`] says when all are there.
 pub struct BarrierWaitResult(bool);
+
+/// How many have come, and how often all have met.
+struct Round {
+    arrived: usize,
+    number: usize,
+}
 
 impl UnwindSafe for Barrier {}
 impl RefUnwindSafe for Barrier {}
@@ -38,7 +44,7 @@ impl Barrier {
     #[inline]
     #[must_use]
     pub const fn new(n: usize) -> Barrier {
-        Barrier { queue: WaitQueue::new(0), needed: n }
+        Barrier { queue: WaitQueue::new(Round { arrived: 0, number: 0 }), needed: n }
     }
 
     /// Waits until all are there; then the barrier is as new. The one who came
@@ -46,17 +52,22 @@ impl Barrier {
     #[track_caller]
     pub fn wait(&self) -> BarrierWaitResult {
         let mut queue = self.queue.lock();
-        if *queue + 1 >= self.needed {
-            *queue = 0;
+        if queue.arrived + 1 >= self.needed {
+            queue.arrived = 0;
+            queue.number = queue.number.wrapping_add(1);
             let others = queue.pop_all(0);
             drop(queue);
             drop(others);
             return BarrierWaitResult(true);
         }
-        *queue += 1;
+        queue.arrived += 1;
+        let number = queue.number;
         let wait = Wait::new(WaitReason::Barrier, Location::caller());
         if let Waited::Expired(mut queue) | Waited::Unwind(mut queue) = queue.wait(0, wait, || ()) {
-            *queue -= 1;
+            // The others may have met meanwhile, and counted it.
+            if queue.number == number {
+                queue.arrived -= 1;
+            }
             drop(queue);
             park::unwind();
         }

@@ -3,7 +3,7 @@
 use super::queue::{Wait, WaitQueue, Waited};
 use crate::sched::g::WaitReason;
 use crate::sched::park;
-use crate::sched::protocol::once::{Begin, OnceWord, Outcome};
+use crate::sched::protocol::once::{Begin, OnceWord, Outcome, Until};
 use crate::sched::waiter::Waiter;
 use std::fmt;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
@@ -121,7 +121,7 @@ impl Once {
             if self.word.is_poisoned() {
                 poisoned();
             }
-            self.sleep(false, Location::caller());
+            self.sleep(Until::CompleteOrPoisoned, Location::caller());
         }
     }
 
@@ -129,7 +129,7 @@ impl Once {
     #[track_caller]
     pub fn wait_force(&self) {
         while !self.is_completed() {
-            self.sleep(false, Location::caller());
+            self.sleep(Until::Complete, Location::caller());
         }
     }
 
@@ -145,7 +145,7 @@ impl Once {
             match self.word.begin(Waiter::current().word(), ignore_poison) {
                 Begin::Complete => return,
                 Begin::Poisoned => poisoned(),
-                Begin::Wait => self.sleep(true, site),
+                Begin::Wait => self.sleep(Until::NotRunning, site),
                 Begin::Recursive => panic!(
                     "deadlock: the one-time initialization that is to be run at {site} is being \
                      run by the caller itself, which would wait for itself forever"
@@ -161,9 +161,9 @@ impl Once {
     }
 
     /// Sleeps until a run ends.
-    fn sleep(&self, for_run: bool, site: &'static Location<'static>) {
+    fn sleep(&self, until: Until, site: &'static Location<'static>) {
         let queue = self.queue.lock();
-        if !self.word.enqueue(for_run) {
+        if !self.word.enqueue(until) {
             return;
         }
         let wait = Wait::new(WaitReason::Once, site);

@@ -86,8 +86,8 @@ impl RawRwLock {
     #[cold]
     fn hand_over(&self, preferred: usize) {
         let mut queue = self.queue.lock();
-        if self.word.is_held() {
-            return; // those who were queued went away, and others came
+        if !self.word.is_orphaned() {
+            return; // those who were queued went away, and others came, or come
         }
         let first_writer = if preferred == WRITERS { queue.pop(WRITERS) } else { None };
         if first_writer.is_none() {

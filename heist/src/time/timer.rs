@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Dropping the handle lets the timer run; [`stop`](Self::stop) ends it. After
 /// [`stop`](Self::stop) or [`reset`](Self::reset) returns, the time that was set
 /// before does not come any more; a call that has begun goes on. Calls of one
-/// timer follow each other and never overlap.
+/// timer follow each other and never overlap; after one that panics there are no
+/// more.
 ///
 /// ```
 /// use heist::time::{Duration, Timer};
@@ -51,7 +52,10 @@ impl Timer {
             shared: Arc::new(Shared {
                 word: AtomicU64::new(0),
                 place: AtomicU64::new(0),
-                calls: Lock::new(Rank::Leaf, Calls { f: Some(f), missed: 0 }),
+                calls: Lock::new(
+                    Rank::Leaf,
+                    Calls { f: Some(f), coming: 0, missed: 0, dropped: false },
+                ),
             }),
         };
         timer.set(when);
@@ -114,6 +118,15 @@ impl Timer {
     }
 }
 
+/// The function is the user's, and so is what its drop does: it goes here, or on the
+/// goroutine that calls it last. Entries of heaps outlive it; they are dropped with
+/// locks held, and on threads of the scheduler.
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.shared.handle_is_dropped();
+    }
+}
+
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Timer").field("is_set", &self.is_set()).finish_non_exhaustive()
@@ -136,8 +149,12 @@ struct Shared<F> {
 struct Calls<F> {
     /// Taken out while it is called.
     f: Option<F>,
+    /// Goroutines that are going to call it and have not begun.
+    coming: u32,
     /// How often its time came meanwhile.
     missed: u32,
+    /// Nobody can set the timer again.
+    dropped: bool,
 }
 
 /// The words of a timer, whatever it calls.
@@ -184,6 +201,7 @@ impl Head<'_> {
 trait Resettable: Alarm {
     fn head(&self) -> Head<'_>;
     fn alarm(self: Arc<Self>) -> Arc<dyn Alarm>;
+    fn handle_is_dropped(&self);
 }
 
 impl<F: FnMut() + Send + 'static> Resettable for Shared<F> {
@@ -194,6 +212,14 @@ impl<F: FnMut() + Send + 'static> Resettable for Shared<F> {
     fn alarm(self: Arc<Self>) -> Arc<dyn Alarm> {
         self
     }
+
+    fn handle_is_dropped(&self) {
+        let mut calls = self.calls.lock();
+        calls.dropped = true;
+        let f = if self.is_over(&calls) { calls.f.take() } else { None };
+        drop(calls);
+        drop(f);
+    }
 }
 
 impl<F: FnMut() + Send + 'static> Alarm for Shared<F> {
@@ -202,7 +228,11 @@ impl<F: FnMut() + Send + 'static> Alarm for Shared<F> {
     }
 
     fn ring(self: Arc<Self>, number: u64) {
-        if self.head().end(number) {
+        let mut calls = self.calls.lock();
+        let ended = self.head().end(number);
+        calls.coming += u32::from(ended);
+        drop(calls);
+        if ended {
             // A runtime that shuts down calls nothing any more.
             let _ = thread::Builder::new().spawn(move || self.call());
         }
@@ -216,16 +246,24 @@ impl<F: FnMut()> Shared<F> {
             f();
             let mut calls = self.calls.lock();
             if calls.missed == 0 {
-                calls.f = Some(f);
-                return;
+                if !self.is_over(&calls) {
+                    calls.f = Some(f);
+                }
+                return; // the lock is released before the function is dropped
             }
             calls.missed -= 1;
         }
     }
 
+    /// Whether it is never called again.
+    fn is_over(&self, calls: &Calls<F>) -> bool {
+        calls.dropped && calls.coming == 0 && self.word.load(Ordering::Acquire) & SET == 0
+    }
+
     /// The function, unless it is being called: then it is called once more.
     fn begin(&self) -> Option<F> {
         let mut calls = self.calls.lock();
+        calls.coming -= 1;
         let f = calls.f.take();
         calls.missed += u32::from(f.is_none());
         f

@@ -319,3 +319,24 @@ fn the_end_is_ready_too() {
         }
     });
 }
+
+/// A select may go to another thread, messages that are not `Send` may not.
+#[test]
+fn messages_are_not_dropped_elsewhere() {
+    let (s, r) = unbounded();
+    let message = std::rc::Rc::new(());
+    s.send(message.clone()).unwrap();
+    let mut select = Select::new();
+    select.recv(&r);
+    std::thread::scope(|scope| {
+        let dropped = scope.spawn(move || drop(select.select())).join();
+        assert!(dropped.is_err());
+    });
+    assert_eq!(std::rc::Rc::strong_count(&message), 2, "leaked");
+    s.send(message.clone()).unwrap();
+    let mut select = Select::new();
+    select.recv(&r);
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(select.select())));
+    assert!(dropped.is_err());
+    assert_eq!(std::rc::Rc::strong_count(&message), 2, "dropped");
+}

@@ -83,3 +83,27 @@ fn messages_to_goroutines_that_end() {
         }
     });
 }
+
+/// A goroutine is told to unwind when its message is promised and not there yet.
+#[test]
+fn a_message_that_comes_late() {
+    watched(|| {
+        let drops = Drops::default();
+        let (s, r) = bounded(0);
+        let rt = runtime(1);
+        let _ = rt.go(move || drop(r.recv()));
+        std::thread::sleep(A_WHILE);
+        let late = {
+            let drops = drops.clone();
+            let message = move || {
+                std::thread::sleep(4 * A_WHILE);
+                drops.value()
+            };
+            std::thread::spawn(move || select! { send(s, message()) -> sent => sent.is_ok() })
+        };
+        std::thread::sleep(A_WHILE);
+        drop(rt);
+        assert!(late.join().unwrap());
+        assert_eq!(drops.count(), 1);
+    });
+}

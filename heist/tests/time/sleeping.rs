@@ -165,3 +165,26 @@ fn a_sleep_while_unwinding_is_a_sleep() {
         assert_eq!(text(&*outcome.unwrap_err()), "meant");
     });
 }
+
+/// The P of a goroutine that waits with its thread goes idle, with a timer on it:
+/// somebody looks after that.
+#[test]
+fn a_sleep_while_unwinding_ends_when_all_else_is_idle() {
+    watched(|| {
+        struct Slow(mpsc::Sender<()>);
+        impl Drop for Slow {
+            fn drop(&mut self) {
+                // Longer than sysmon stays awake.
+                time::sleep(millis(300));
+                self.0.send(()).unwrap();
+            }
+        }
+        let runtime = runtime(2);
+        let (over, wait) = mpsc::channel();
+        drop(runtime.go(move || {
+            let _slow = Slow(over);
+            std::panic::resume_unwind(Box::new("meant"));
+        }));
+        assert_eq!(wait.recv_timeout(Duration::from_secs(60)), Ok(()));
+    });
+}

@@ -177,3 +177,28 @@ fn a_ticker_ticks_and_forgets_what_was_missed() {
 fn a_ticker_without_a_period_is_refused() {
     let _ = time::Ticker::new(Duration::ZERO);
 }
+
+/// What a stopped timer would have called is dropped with its handle, by whoever
+/// drops that, and not later by the scheduler.
+#[test]
+fn what_a_timer_calls_is_dropped_with_its_handle() {
+    struct Arms;
+    impl Drop for Arms {
+        fn drop(&mut self) {
+            // Takes the scheduler's locks.
+            Timer::after(HOUR, || ()).stop();
+        }
+    }
+    everywhere(|| {
+        for _ in 0..400 {
+            let (arms, drops) = (Arms, Drops::default());
+            let value = drops.value();
+            let timer = Timer::after(HOUR, move || {
+                let _ = (&arms, &value);
+            });
+            assert!(timer.stop());
+            drop(timer);
+            assert_eq!(drops.count(), 1);
+        }
+    });
+}

@@ -91,6 +91,11 @@ impl Chosen<'_> {
         self.case.index
     }
 
+    /// Whether a message has landed.
+    pub(super) fn has_message(&self) -> bool {
+        matches!(self.token, Token::Message)
+    }
+
     /// Sends the message.
     pub(super) fn send<T>(self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
         match self.token {

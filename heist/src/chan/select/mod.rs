@@ -12,6 +12,7 @@ use super::receiver::Receiver;
 use super::sender::Sender;
 use super::until::Until;
 use crate::prim::thread;
+use crate::sched::waiter::Waiter;
 use engine::{Case, Chosen};
 use landing::Landing;
 use std::fmt;
@@ -61,6 +62,8 @@ pub struct Select<'a> {
     cases: Vec<Case<'a>>,
     next_index: usize,
     biased: bool,
+    /// Who has added all cases: messages need not be `Send`, a select is.
+    maker: Option<Waiter>,
 }
 
 impl<'a> Select<'a> {
@@ -71,7 +74,7 @@ impl<'a> Select<'a> {
     /// # drop(select);
     /// ```
     pub fn new() -> Self {
-        Select { cases: Vec::with_capacity(4), next_index: 0, biased: false }
+        Select { cases: Vec::with_capacity(4), next_index: 0, biased: false, maker: None }
     }
 
     /// Without operations; of several that are ready, the one that was added
@@ -121,6 +124,8 @@ impl<'a> Select<'a> {
     }
 
     fn add(&mut self, case: Case<'a>) -> usize {
+        let me = Some(Waiter::current());
+        self.maker = me.filter(|_| self.cases.is_empty() || self.maker == me);
         self.cases.push(case);
         self.next_index += 1;
         case.index()
@@ -247,7 +252,8 @@ impl<'a> Select<'a> {
     fn run(&mut self, until: Until, site: Site) -> Option<SelectedOperation<'a>> {
         let mut landing = Landing::new();
         let chosen = engine::select(&mut self.cases, until, self.biased, &mut landing, site)?;
-        Some(SelectedOperation { chosen: Some(chosen), landing })
+        let at_home = self.maker == Some(Waiter::current());
+        Some(SelectedOperation { chosen: Some(chosen), landing, at_home })
     }
 
     fn assert_some(&self) {
@@ -377,6 +383,8 @@ pub struct SelectedOperation<'a> {
     /// `None` when it was completed.
     chosen: Option<Chosen<'a>>,
     landing: Landing,
+    /// Whoever selects is who has the receivers: it may drop their messages.
+    at_home: bool,
 }
 
 impl SelectedOperation<'_> {
@@ -453,8 +461,12 @@ impl fmt::Debug for SelectedOperation<'_> {
 impl Drop for SelectedOperation<'_> {
     fn drop(&mut self) {
         if let Some(chosen) = self.chosen.take() {
-            // SAFETY: the landing is the one that it was selected with.
-            unsafe { chosen.abandon(&mut self.landing) };
+            // Elsewhere the message, which may belong to another thread, is
+            // leaked, as in crossbeam.
+            if self.at_home || !chosen.has_message() {
+                // SAFETY: the landing is the one that it was selected with.
+                unsafe { chosen.abandon(&mut self.landing) };
+            }
             // A goroutine that unwinds already, or is told to, does so quietly.
             if !thread::panicking() {
                 panic!("dropped `SelectedOperation` without completing the operation");

@@ -51,6 +51,17 @@ pub(crate) enum Outcome {
     New,
 }
 
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The run that is under way has ended.
+    NotRunning,
+    /// Some run has ended, also one that has not begun.
+    CompleteOrPoisoned,
+    /// It is done.
+    Complete,
+}
+
 /// The word.
 #[derive(Debug)]
 pub(crate) struct OnceWord {
@@ -130,12 +141,16 @@ impl OnceWord {
     }
 
     /// With the queue's lock: somebody is going to queue until the end. False if
-    /// that has come. `for_run`: only a run that is under way is waited for,
-    /// otherwise also one that has not begun.
-    pub(crate) fn enqueue(&self, for_run: bool) -> bool {
+    /// that has come.
+    pub(crate) fn enqueue(&self, until: Until) -> bool {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
-            if word & STATE == COMPLETE || (for_run && word & STATE != RUNNING) {
+            let over = match until {
+                Until::NotRunning => word & STATE != RUNNING,
+                Until::CompleteOrPoisoned => matches!(word & STATE, COMPLETE | POISONED),
+                Until::Complete => word & STATE == COMPLETE,
+            };
+            if over {
                 return false;
             }
             match self.word.compare_exchange_weak(
@@ -191,9 +206,9 @@ mod model {
             }
         }
 
-        fn sleep(&self, me: usize, for_run: bool) {
+        fn sleep(&self, me: usize, until: Until) {
             let mut queue = self.queue.lock().unwrap();
-            if self.word.enqueue(for_run) {
+            if self.word.enqueue(until) {
                 queue.push(me);
                 drop(queue);
                 self.beds[me].sleep();
@@ -216,7 +231,7 @@ mod model {
                         assert_eq!(self.value.get(), 1 + u32::from(fails));
                         return runs;
                     }
-                    Begin::Wait => self.sleep(me, true),
+                    Begin::Wait => self.sleep(me, Until::NotRunning),
                     other => panic!("{other:?}"),
                 }
             }
@@ -236,7 +251,7 @@ mod model {
                 let world = world.clone();
                 loom::thread::spawn(move || {
                     while !world.word.is_complete() {
-                        world.sleep(2, false);
+                        world.sleep(2, Until::Complete);
                     }
                     assert_eq!(world.value.get(), 1 + u32::from(fails));
                 })
@@ -256,5 +271,24 @@ mod model {
     #[test]
     fn a_run_that_panics_is_followed_by_another() {
         check(true);
+    }
+
+    /// `Once::wait` against a run that panics, and no other follows: it hears of it.
+    #[test]
+    fn a_waiter_hears_of_a_run_that_panics() {
+        loom::model(|| {
+            let world = World::new(2);
+            let waiter = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    while !world.word.is_poisoned() {
+                        world.sleep(1, Until::CompleteOrPoisoned);
+                    }
+                })
+            };
+            assert_eq!(world.word.begin(word_of(0), false), Begin::Run { poisoned: false });
+            world.finish(Outcome::Poisoned);
+            waiter.join().unwrap();
+        });
     }
 }

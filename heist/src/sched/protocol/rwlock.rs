@@ -16,7 +16,7 @@
 //! over, the lock has no holder and cannot be entered. Whoever queues meanwhile is
 //! found by the one who hands over, which needs the queue's lock for that. If all
 //! who were queued go away first, the lock is free, and the one who wanted to hand
-//! it over finds that out ([`is_held`](RwLockWord::is_held)).
+//! it over finds that out ([`is_orphaned`](RwLockWord::is_orphaned)).
 
 use crate::prim::atomic::{AtomicUsize, Ordering};
 
@@ -150,10 +150,12 @@ impl RwLockWord {
         self.word.store(((1 + others) * READER) | queued, Ordering::Release);
     }
 
-    /// With the queue's lock: whether somebody holds it, so that there is nothing
-    /// to hand over.
-    pub(crate) fn is_held(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & HELD != 0
+    /// With the queue's lock: whether nobody holds it and somebody is queued. Then
+    /// nobody enters by itself, and the caller hands it over. Otherwise there is
+    /// nothing to hand over, and others may be entering: the word is theirs.
+    pub(crate) fn is_orphaned(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        word & HELD == 0 && word & QUEUED != 0
     }
 
     /// With the queue's lock, while nobody holds it and somebody was queued: who
@@ -241,7 +243,7 @@ mod model {
         /// `RawRwLock::hand_over`.
         fn hand_over(&self, writers_first: bool) {
             let mut queue = self.queue.lock().unwrap();
-            if self.word.is_held() {
+            if !self.word.is_orphaned() {
                 return;
             }
             let woken = if queue[0].is_empty() || (writers_first && !queue[1].is_empty()) {
@@ -305,5 +307,52 @@ mod model {
     #[test]
     fn two_readers_against_a_writer() {
         contend(3, 1);
+    }
+
+    /// A reader that is queued goes away while the writer that kept it out leaves,
+    /// and another writer comes by: it is alone.
+    #[test]
+    fn a_hand_over_to_one_who_went_away() {
+        loom::model(|| {
+            let world = World::new(3);
+            world.enter(Kind::Writer, 0);
+            assert!(!world.word.enter_or_enqueue(Kind::Reader));
+            world.queue.lock().unwrap()[0].push(2);
+            let reader = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    let mut queue = world.queue.lock().unwrap();
+                    if queue[0].pop().is_some() {
+                        assert!(!world.word.left(false, !queue[1].is_empty()));
+                        return;
+                    }
+                    drop(queue);
+                    world.beds[2].sleep();
+                    world.word.entered();
+                    if world.word.leave_read() {
+                        world.hand_over(true);
+                    }
+                })
+            };
+            let writer = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    if world.word.try_enter(Kind::Writer) {
+                        world.data.set(world.data.get() + 1);
+                        assert_ne!(world.word.word.load(Ordering::Relaxed) & WRITER, 0);
+                        if world.word.leave_write() {
+                            world.hand_over(false);
+                        }
+                    }
+                })
+            };
+            world.data.set(1);
+            if world.word.leave_write() {
+                world.hand_over(false);
+            }
+            reader.join().unwrap();
+            writer.join().unwrap();
+            assert_eq!(world.word.word.load(Ordering::Relaxed), 0);
+        });
     }
 }
