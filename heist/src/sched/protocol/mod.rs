@@ -15,6 +15,8 @@ pub(crate) mod lease;
 pub(crate) mod mutex;
 pub(crate) mod once;
 #[allow(unsafe_code)] // named file: pointers in slots back to references
+mod ring;
+#[allow(unsafe_code)] // named file: as `ring`
 pub(crate) mod run_queue;
 pub(crate) mod rwlock;
 pub(crate) mod ticket;
