@@ -16,14 +16,9 @@ fn a_notification_wakes_one() {
                 }
                 *guard += 1;
             });
-            until(|| {
-                *mutex.lock().unwrap() = 1;
-                condvar.notify_one();
-                *mutex.lock().unwrap() == 2 || {
-                    thread::yield_now();
-                    *mutex.lock().unwrap() == 2
-                }
-            });
+            *mutex.lock().unwrap() = 1;
+            condvar.notify_one();
+            until(|| *mutex.lock().unwrap() == 2);
         });
     });
 }
