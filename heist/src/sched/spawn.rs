@@ -133,7 +133,7 @@ unsafe fn spawn_inside<F: FnOnce() -> T, T>(
 
 /// The queue of new goroutines is full. The spawner lets them run: they are still
 /// in the cache, which those of a spawner that goes on to a million are not (each
-/// costs a third less this way, and all of them 100 KB instead of 138 MB). Go lets
+/// costs a third less this way, and a few hundred blocks do for all of them). Go lets
 /// it run to the end of its slice of 10 ms.
 #[cold]
 #[inline(never)]
