@@ -75,7 +75,7 @@ pub mod time;
 mod timer;
 
 #[cfg(not(loom))]
-pub use crate::entry::{__private, debug, go, go_idle, run};
+pub use crate::entry::{__private, blocking, debug, go, go_idle, no_preempt, run, syscall};
 #[cfg(not(loom))]
 pub use heist_macros::{main, test};
 #[cfg(not(loom))]

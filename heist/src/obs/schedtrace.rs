@@ -73,14 +73,14 @@ fn write_detail(out: &mut String, sched: &'static Sched) -> std::fmt::Result {
         shared.all_ms.iter().copied().filter(|m| !gone.contains(&m.id)).collect::<Vec<_>>()
     };
     for m in ms {
-        let p = m.p().map_or_else(|| "nil".into(), |p| p.id.to_string());
+        let p = m.holds().map_or_else(|| "nil".into(), |p| p.id.to_string());
         let g = m.curg().map_or_else(|| "nil".into(), |g: &G| g.id().to_string());
         writeln!(
             out,
             "  M{}: p={p} curg={g} spinning={} blocked={} lockedg=nil",
             m.id,
             m.searching(),
-            m.p().is_none(),
+            m.holds().is_none(),
         )?;
     }
     let mut result = Ok(());

@@ -76,8 +76,7 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
         if let Some(next) = from_global_now_and_then(m, p).or_else(|| from_local(p)) {
             return Some(found(m, next));
         }
-        next_round(m, p);
-        if let Some(next) = from_local(p) {
+        if let Some(next) = next_round(m, p).or_else(|| from_local(p)) {
             return Some(found(m, next));
         }
         poll_network(p);
@@ -145,7 +144,7 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     let yielded_first = (p.tick() / GLOBAL_EVERY).is_multiple_of(2);
     let global = || match m.sched.runq_size.load(Ordering::Relaxed) {
         0 => None,
-        _ => m.sched.take_global_one(),
+        _ => m.sched.take_global_one((p.tick() / GLOBAL_EVERY / 2).is_multiple_of(2)),
     };
     let g = if yielded_first {
         p.runq.pop_yielded().or_else(global)
@@ -196,11 +195,13 @@ fn rotate(p: Held, g: &'static G) -> Option<Next> {
 }
 
 /// Phase 4: the ring is empty. The P's share of the global queue goes behind
-/// those that yielded, and they all get their turn.
+/// those that yielded, and they all get their turn; one that was frozen comes
+/// first.
 #[inline]
-fn next_round(m: &'static M, p: Held) {
+fn next_round(m: &'static M, p: Held) -> Option<Next> {
+    let mut frozen = None;
     if m.sched.runq_size.load(Ordering::Relaxed) != 0 {
-        m.sched.take_global_batch(p);
+        frozen = m.sched.take_global_batch(p).map(Next::fresh);
     } else if p.runq.yielded() > CROWD || p.tick().is_multiple_of(EVEN_OUT_EVERY) {
         even_out(m.sched, p);
     }
@@ -208,6 +209,7 @@ fn next_round(m: &'static M, p: Held) {
         p.runq.turn();
         wake::offer(m.sched, p);
     }
+    frozen
 }
 
 /// Those that yield stay on their P, so a P with many of them serves each less
@@ -270,7 +272,7 @@ fn sleep(m: &'static M) -> bool {
     let sched = m.sched;
     {
         let mut shared = sched.shared.lock();
-        if sched.closing() || shared.runq.len() != 0 || shared.idle_runq.len() != 0 {
+        if sched.closing() || shared.queued() != 0 || shared.idle_runq.len() != 0 {
             return true;
         }
         wake::withdraw_offer(sched, m.held());
@@ -308,6 +310,20 @@ fn search_again(m: &'static M) -> bool {
     drop(shared);
     m.acquire_p(p);
     m.set_searching(true);
+    true
+}
+
+/// An M without a P takes an idle one if there is something to run. False if
+/// there is nothing, or no P: then whoever gives one up sees the work.
+pub(crate) fn take_p_for_work(m: &'static M) -> bool {
+    let sched = m.sched;
+    if !work_is_visible(sched) {
+        return false;
+    }
+    let idle = sched.take_idle_p(&mut sched.shared.lock());
+    let Some(p) = idle else { return false };
+    m.acquire_p(p);
+    m.held().own().now.set(clock::now());
     true
 }
 

@@ -116,6 +116,8 @@ pub(crate) mod flag {
     pub(crate) const OUTCOME: u8 = 8;
     /// It runs again, only to drop an outcome that nobody took.
     pub(crate) const DROPPING: u8 = 16;
+    /// It is inside of `no_preempt`.
+    pub(crate) const NO_PREEMPT: u8 = 32;
     /// Two bits: how likely others must run what this goroutine makes ready
     /// (see `sched::wake`).
     pub(crate) const SCORE_SHIFT: u8 = 6;

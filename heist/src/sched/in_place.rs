@@ -34,20 +34,32 @@ impl Drop for InPlace {
 /// Parks the calling goroutine and its M.
 #[cold]
 pub(crate) fn park(inside: Inside, g: &'static G) {
-    let m = inside.m;
+    park_here(inside.m, g, || {
+        let p = inside.m.release_p();
+        wake::handoff_p(inside.m.sched, p);
+    });
+    drop(inside);
+}
+
+/// As [`park`], for an M that has no P. It may have one afterwards.
+pub(crate) fn park_without_p(m: &'static M, g: &'static G) {
+    park_here(m, g, || {});
+    m.lease.leave();
+}
+
+fn park_here(m: &'static M, g: &'static G, give_p_up: impl FnOnce()) {
     let pinned_before = pin(g, m);
     match g.state.park() {
-        Park::Notified => g.state.become_(Status::Running),
+        Park::Notified => {}
         Park::Parked => {
             let waiting = InPlace::new(m.sched);
-            let p = m.release_p();
-            wake::handoff_p(m.sched, p);
+            give_p_up();
             wait_for_p(m, g);
             drop(waiting);
         }
     }
+    g.state.become_(Status::Running);
     unpin(g, pinned_before);
-    drop(inside);
 }
 
 /// Lets others run while the goroutine stays on its thread: another M runs its P,
@@ -59,28 +71,33 @@ pub(crate) fn yield_now(inside: Inside, g: &'static G) {
         drop(inside);
         return thread::yield_now();
     }
-    let pinned_before = pin(g, m);
     g.note_no_wait();
-    g.state.become_(Status::Runnable);
-    if sched.put_global([g]) {
-        let waiting = InPlace::new(sched);
-        let p = m.release_p();
-        wake::start_m(sched, p, false);
-        wait_for_p(m, g);
-        drop(waiting);
-    } else {
-        g.state.become_(Status::Running);
-    }
-    unpin(g, pinned_before);
+    wait_in_queue(m, g, || {
+        let queued = sched.put_global([g]);
+        if queued {
+            wake::start_m(sched, m.release_p(), false);
+        }
+        queued
+    });
     drop(inside);
+}
+
+/// As [`yield_now`], for an M that has no P.
+pub(crate) fn yield_without_p(m: &'static M, g: &'static G) {
+    g.note_no_wait();
+    if !regain_p(m) {
+        // Nobody schedules any more.
+        thread::yield_now();
+    }
+    m.lease.leave();
 }
 
 /// Gets a P for an M that has lost its own while its goroutine was in user
 /// code: an idle one, or in its turn. False if the runtime closes.
 #[cold]
 pub(crate) fn regain_p(m: &'static M) -> bool {
+    let Some(g) = m.goes_on_without_p() else { return false };
     let sched = m.sched;
-    let Some(g) = m.curg() else { return false };
     if sched.closing() {
         return false;
     }
@@ -89,17 +106,34 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
         m.acquire_p(p);
         return true;
     }
+    wait_in_queue(m, g, || {
+        let mut shared = sched.shared.lock();
+        if shared.closed {
+            return false;
+        }
+        // A P that went idle since would not see what is queued now.
+        if let Some(p) = sched.take_idle_p(&mut shared) {
+            m.acquire_p(p);
+            return false;
+        }
+        sched.put_global_locked(&mut shared, [g]);
+        true
+    });
+    m.p().is_some()
+}
+
+/// Waits with the thread while the goroutine is queued, which `queue` does, unless
+/// it says no.
+fn wait_in_queue(m: &'static M, g: &'static G, queue: impl FnOnce() -> bool) {
     let pinned_before = pin(g, m);
-    g.state.become_(Status::Runnable);
-    if sched.put_global([g]) {
-        let waiting = InPlace::new(sched);
+    g.state.leave_with_thread(Status::Runnable);
+    if queue() {
+        let waiting = InPlace::new(m.sched);
         wait_for_p(m, g);
         drop(waiting);
-    } else {
-        g.state.become_(Status::Running);
     }
+    g.state.run_with_thread(Status::Runnable);
     unpin(g, pinned_before);
-    m.p().is_some()
 }
 
 /// Sleeps until another M hands its P over.
@@ -116,10 +150,11 @@ fn wait_for_p(m: &'static M, g: &'static G) {
             m.note.sleep();
         }
     }
-    g.state.become_(Status::Running);
 }
 
-fn pin(g: &'static G, m: &'static M) -> bool {
+/// Ties a goroutine that runs on `m` to it. Returns whether it was tied before.
+/// Safe to call from a signal handler.
+pub(crate) fn pin(g: &'static G, m: &'static M) -> bool {
     let before = g.has(flag::PINNED);
     // SAFETY: the goroutine runs, on this thread.
     if let Some(frame) = unsafe { g.frame() } {
@@ -129,8 +164,14 @@ fn pin(g: &'static G, m: &'static M) -> bool {
     before
 }
 
-fn unpin(g: &'static G, pinned_before: bool) {
+pub(crate) fn unpin(g: &'static G, pinned_before: bool) {
     g.set(flag::PINNED, pinned_before);
+}
+
+/// The M of a goroutine that waits with its thread.
+pub(crate) fn pinned_to(g: &'static G) -> Option<&'static M> {
+    // SAFETY: it waits with its thread, so it does not end.
+    unsafe { g.frame() }.and_then(|frame| frame.ext.pinned.get())
 }
 
 /// Empties the queue of a P that nobody holds.

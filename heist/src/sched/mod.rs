@@ -11,7 +11,8 @@
 //! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
-//! | `sysmon`, `signal`, `shutdown` | watching; faults; the end |
+//! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
+//! | `sysmon`, `signal`, `shutdown` | watching; faults and preemption; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
 pub(crate) mod protocol;
@@ -24,6 +25,8 @@ pub(crate) mod find;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod frames;
+#[cfg(not(loom))]
+pub(crate) mod freeze;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: links and static references kept as pointers
 pub(crate) mod g;
@@ -52,6 +55,8 @@ pub(crate) mod park;
 #[cfg(not(loom))]
 pub(crate) mod policy;
 #[cfg(not(loom))]
+pub(crate) mod retake;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the table of schedulers
 pub(crate) mod schedt;
 #[cfg(not(loom))]
@@ -67,6 +72,8 @@ pub(crate) mod spawn;
 pub(crate) mod steal;
 #[cfg(not(loom))]
 pub(crate) mod steal_order;
+#[cfg(not(loom))]
+pub(crate) mod syscall;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: what only the holder touches
 pub(crate) mod sysmon;

@@ -8,7 +8,7 @@
 use super::g::G;
 use super::m::M;
 use super::mask::{MAX_PROCS, Mask};
-use super::p::{Held, P};
+use super::p::{Count, Held, P};
 use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
 use super::protocol::run_queue::HALF;
@@ -24,7 +24,7 @@ use crate::prim::note::Note;
 use crate::prim::thread;
 use crate::stacks::Class;
 use crossbeam_utils::CachePadded;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -55,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) stack: Class,
     pub(crate) thread_name: String,
     pub(crate) max_threads: usize,
+    /// How many goroutines may compute without a P; `None` for as many as Ps.
+    pub(crate) max_runners: Option<usize>,
     pub(crate) idle_thread: Duration,
     pub(crate) shutdown: Duration,
     pub(crate) panic: PanicPolicy,
@@ -67,6 +69,10 @@ pub(crate) struct Config {
 pub(crate) struct Shared {
     /// The global run queue.
     pub(crate) runq: GlobalQueue<G>,
+    /// Goroutines that were stopped on their thread, in the order of that. Apart
+    /// from the others, so that they are never in the ring of a P that does not
+    /// move: one of them may hold what it waits for.
+    pub(crate) frozen: VecDeque<&'static G>,
     /// Goroutines that run only when a P would go idle.
     pub(crate) idle_runq: GlobalQueue<G>,
     /// Last in, first out: the P that went idle last has warm caches.
@@ -86,6 +92,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// How many goroutines are in the global queue, the frozen ones included.
+    pub(crate) fn queued(&self) -> usize {
+        self.runq.len() + self.frozen.len()
+    }
+
     /// Takes the M that went idle last. The keeper of the timers stays, if there
     /// is another.
     pub(crate) fn take_idle_m(&mut self) -> Option<&'static M> {
@@ -103,11 +114,28 @@ impl Shared {
     }
 }
 
+/// How often sysmon acted; it alone writes.
+#[derive(Default)]
+pub(crate) struct Preemption {
+    /// Ps taken from goroutines that computed or blocked.
+    pub(crate) retakes: Count,
+    /// Threads stopped.
+    pub(crate) freezes: Count,
+}
+
+impl Preemption {
+    fn clear(&self) {
+        self.retakes.clear();
+        self.freezes.clear();
+    }
+}
+
 /// The scheduler of one runtime.
 pub(crate) struct Sched {
     slot: u16,
     pub(crate) shared: Lock<Shared>,
-    /// Length of the global queue, to look at without the lock.
+    /// Length of the global queue, the frozen ones included, to look at without the
+    /// lock.
     pub(crate) runq_size: CachePadded<AtomicUsize>,
     pub(crate) idle: CachePadded<Idle>,
     /// Ps whose rings have something for thieves, or may have.
@@ -144,6 +172,12 @@ pub(crate) struct Sched {
     pub(crate) unwinding: Lock<BTreeSet<u64>>,
     /// Ms without a thread, for those who unwind.
     ghosts: Lock<Vec<&'static M>>,
+    /// What sysmon did to those that would not leave.
+    pub(crate) preemption: Preemption,
+    /// `usize::MAX` for as many as Ps.
+    max_runners: AtomicUsize,
+    /// A goroutine was asked to yield (see `park::safe_point`).
+    pub(crate) requests: AtomicBool,
     /// Ms that wait with their goroutine.
     pub(crate) in_place: AtomicUsize,
     /// The thread that a panic started in order to shut the runtime down.
@@ -192,6 +226,8 @@ impl Sched {
         sched.foreign_finished.store(0, Ordering::Relaxed);
         *sched.fatal_panic.lock() = None;
         sched.unwinding.lock().clear();
+        sched.max_runners.store(config.max_runners.unwrap_or(usize::MAX), Ordering::Relaxed);
+        sched.preemption.clear();
         let (class, seed) = (config.stack, config.seed);
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
@@ -227,6 +263,7 @@ impl Sched {
                 Rank::Sched,
                 Shared {
                     runq: GlobalQueue::new(),
+                    frozen: VecDeque::new(),
                     idle_runq: GlobalQueue::new(),
                     idle_ps: Vec::new(),
                     idle_ms: Vec::new(),
@@ -259,6 +296,9 @@ impl Sched {
             winding_down: Lock::new(Rank::Shutdown, false),
             unwinding: Lock::new(Rank::Leaf, BTreeSet::new()),
             ghosts: Lock::new(Rank::Leaf, Vec::new()),
+            preemption: Preemption::default(),
+            max_runners: AtomicUsize::new(usize::MAX),
+            requests: AtomicBool::new(false),
             in_place: AtomicUsize::new(0),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
@@ -270,7 +310,7 @@ impl Sched {
     pub(crate) fn recycle(&'static self) {
         {
             let mut shared = self.shared.lock();
-            if shared.threads != 0 || shared.runq.len() != 0 {
+            if shared.threads != 0 || shared.queued() != 0 {
                 fatal!("a runtime was recycled with {} threads", shared.threads);
             }
             while self.take_idle_p(&mut shared).is_some() {}
@@ -299,6 +339,14 @@ impl Sched {
     #[inline(always)]
     pub(crate) fn procs(&self) -> u32 {
         self.procs.load(Ordering::Relaxed)
+    }
+
+    /// How many goroutines may compute without a P.
+    pub(crate) fn max_runners(&self) -> usize {
+        match self.max_runners.load(Ordering::Relaxed) {
+            usize::MAX => self.procs() as usize,
+            set => set,
+        }
     }
 
     pub(crate) fn config(&self) -> Arc<Config> {
@@ -387,22 +435,30 @@ impl Sched {
         gs: impl IntoIterator<Item = &'static G>,
     ) {
         shared.runq.append(gs);
-        self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
+        self.note_global_size(shared);
+    }
+
+    /// The global queue has changed.
+    pub(crate) fn note_global_size(&self, shared: &Guard<'_, Shared>) {
+        self.runq_size.store(shared.queued(), Ordering::SeqCst);
     }
 
     /// Takes one goroutine from the global queue.
-    pub(crate) fn take_global_one(&self) -> Option<&'static G> {
+    pub(crate) fn take_global_one(&self, frozen_first: bool) -> Option<&'static G> {
         let mut shared = self.shared.lock();
-        let g = shared.runq.pop();
-        self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
+        let first = if frozen_first { shared.frozen.pop_front() } else { None };
+        let g = first.or_else(|| shared.runq.pop()).or_else(|| shared.frozen.pop_front());
+        self.note_global_size(&shared);
         g
     }
 
-    /// Takes the P's share of the global queue. If there is no room for it, some of
+    /// Takes the P's share of the global queue, and one of the frozen ones, which it
+    /// returns: to be run first, since the rest of the share waits for the P's next
+    /// round anyway. If there is no room for it, some of
     /// those that yielded on this P go behind it first. So each of them runs many
     /// times before it waits for everybody, and few of them change their P, which
     /// costs more than all the rest of a yield.
-    pub(crate) fn take_global_batch(&self, p: Held) {
+    pub(crate) fn take_global_batch(&self, p: Held) -> Option<&'static G> {
         let procs = self.procs() as usize;
         let mut shared = self.shared.lock();
         if p.runq.room_for_yielded() < shared.runq.batch(procs, HALF)
@@ -419,10 +475,11 @@ impl Sched {
         // Before the lock is free: a searcher that finds the global queue empty
         // under the lock, and goes to sleep, looks at the offers next.
         super::wake::offer(self, p);
-        if is(Mutant::StaleGlobalSize) {
-            return;
+        let frozen = shared.frozen.pop_front();
+        if !is(Mutant::StaleGlobalSize) {
+            self.note_global_size(&shared);
         }
-        self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
+        frozen
     }
 
     /// Makes a P idle.

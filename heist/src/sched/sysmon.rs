@@ -2,6 +2,7 @@
 //!
 //! | what | why |
 //! |---|---|
+//! | a goroutine that blocks its thread, or computes on | its P is taken (`retake`) |
 //! | a runnext that stays | its owner computes on; it is taken to the others |
 //! | a timer that is late | its P computes; a thief is woken |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
@@ -16,6 +17,7 @@
 use super::m::HeistThread;
 use super::p::P;
 use super::protocol::run_queue::NextUp;
+use super::retake::Retaker;
 use super::schedt::Sched;
 use super::{g::G, signal, steal, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
@@ -127,6 +129,9 @@ struct Seen {
 struct Watch {
     sched: &'static Sched,
     seen: Vec<Seen>,
+    retaker: Retaker,
+    /// When there is something to do next, as far as is known.
+    next: Option<u64>,
     /// When a P was last seen busy.
     busy: u64,
     trimmed: u64,
@@ -137,7 +142,8 @@ impl Watch {
     fn new(sched: &'static Sched) -> Self {
         let now = clock::now();
         let seen = vec![Seen::default(); sched.procs() as usize];
-        Watch { sched, seen, busy: now, trimmed: now, traced: now }
+        let retaker = Retaker::new(sched);
+        Watch { sched, seen, retaker, next: None, busy: now, trimmed: now, traced: now }
     }
 
     fn run(&mut self) {
@@ -147,7 +153,7 @@ impl Watch {
             if quiet > QUIET_ROUNDS {
                 delay = (delay * 2).min(LONG);
             }
-            if self.sched.sysmon.note.sleep_for(self.until_next_timer(delay)) {
+            if self.sched.sysmon.note.sleep_for(self.until_next(delay)) {
                 signal::dump_if_asked();
             }
             let now = clock::now();
@@ -170,9 +176,9 @@ impl Watch {
         }
     }
 
-    /// `delay`, but no longer than until the next timer.
-    fn until_next_timer(&self, delay: Duration) -> Duration {
-        let next = timers::earliest(self.sched);
+    /// `delay`, but no longer than until the next timer, or the end of a slice.
+    fn until_next(&self, delay: Duration) -> Duration {
+        let next = timers::earliest(self.sched).min(self.next.unwrap_or(NEVER));
         if delay == SHORT || next == NEVER {
             return delay;
         }
@@ -212,6 +218,9 @@ impl Watch {
         for (i, p) in self.sched.ps().enumerate() {
             acted |= self.help_stale_next(i, p);
         }
+        let looked = self.retaker.look(now);
+        self.next = looked.next;
+        acted |= looked.acted;
         acted |= self.help_late_timers(now);
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
             fence(Ordering::SeqCst);
@@ -262,7 +271,7 @@ impl Watch {
     fn sleep_deeply(&mut self) {
         {
             let shared = self.sched.shared.lock();
-            let queued = shared.runq.len() + shared.idle_runq.len();
+            let queued = shared.queued() + shared.idle_runq.len();
             if shared.idle_ps.len() < self.sched.procs() as usize || queued > 0 {
                 return;
             }
@@ -327,7 +336,12 @@ fn asleep() -> Option<u64> {
             }
             continue;
         }
-        if shared.idle_ps.len() < sched.procs() as usize || shared.runq.len() != 0 {
+        if shared.idle_ps.len() < sched.procs() as usize || shared.queued() != 0 {
+            return None;
+        }
+        // A thread that has lost its P computes, or sleeps in the kernel for
+        // something that we know nothing of.
+        if shared.threads > shared.idle_ms.len() + sched.in_place.load(Ordering::SeqCst) {
             return None;
         }
         drop(shared);

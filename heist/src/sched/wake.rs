@@ -356,7 +356,7 @@ pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
         return start_m(sched, p, true);
     }
     let mut shared = sched.shared.lock();
-    if shared.runq.len() != 0 {
+    if shared.queued() != 0 {
         drop(shared);
         return start_m(sched, p, false);
     }
