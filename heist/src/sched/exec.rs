@@ -10,7 +10,7 @@ use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
-use super::{names, wake};
+use super::{locked, names, wake};
 use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
@@ -72,6 +72,7 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
             Park::Parked => {}
             Park::Notified => requeue_woken(m, p, g),
         },
+        Some(Suspend::Done) if g.has(flag::PINNED) => return end_locked(m, g),
         Some(Suspend::Done) => end(m.sched, p, g),
         None => fatal!("a frame ended under its goroutine"),
     }
@@ -168,6 +169,17 @@ fn end(sched: &'static Sched, p: Held, g: &'static G) {
     }
 }
 
+/// A goroutine ended that was locked to its thread, which it may have changed in
+/// ways that others must not see: the thread ends, too.
+#[cold]
+fn end_locked(m: &'static M, g: &'static G) -> bool {
+    locked::forget(g);
+    end(m.sched, m.held(), g);
+    let p = m.release_p();
+    wake::handoff_p(m.sched, p);
+    false
+}
+
 /// Takes the frame of a goroutine that has ended.
 #[inline(always)]
 pub(crate) fn take_frame(g: &'static G) -> NonNull<Frame> {
@@ -258,7 +270,8 @@ fn hand_over(m: &'static M, g: &'static G) -> bool {
     let p = m.release_p();
     target.give(p, false);
     target.note.wake();
-    find::stop_m(m)
+    // The goroutine often only says something and waits again; its P comes back.
+    find::stop_m(m, m.patience)
 }
 
 /// There is no memory for a stack. The goroutine goes to the end of the queue:

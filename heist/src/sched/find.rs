@@ -287,7 +287,7 @@ fn sleep(m: &'static M) -> bool {
         sched.idle.rest()
     };
     if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
-        return stop_m(m);
+        return stop_m(m, 0);
     }
     true
 }
@@ -325,9 +325,9 @@ fn timers_are_due(sched: &Sched) -> bool {
     next != NEVER && next <= clock::now()
 }
 
-/// Sleeps without a P until somebody gives one. Returns false when the thread
-/// is to end.
-pub(crate) fn stop_m(m: &'static M) -> bool {
+/// Sleeps without a P until somebody gives one; watches for it for so many
+/// nanoseconds first. Returns false when the thread is to end.
+pub(crate) fn stop_m(m: &'static M, watch: u64) -> bool {
     let sched = m.sched;
     let patience = sched.config().idle_thread;
     {
@@ -337,6 +337,7 @@ pub(crate) fn stop_m(m: &'static M) -> bool {
         }
         shared.idle_ms.push(m);
     }
+    m.note.watch(watch);
     loop {
         let watch = watch_timers(m);
         let until = watch.unwrap_or_else(|| clock::after(patience));

@@ -40,8 +40,7 @@ pub(crate) fn park_whatever_comes(reason: WaitReason, site: &'static Location<'s
     }
     g.note_wait(reason, inside.p.own().now.get(), site);
     if must_stay(g) {
-        in_place::park(inside, g);
-        return Resume::Run;
+        return in_place::park(inside, g);
     }
     wake::learn(inside.p, g);
     wake_or_order(g, suspend(inside, g, Suspend::Park))
@@ -57,19 +56,17 @@ fn wake_or_order(g: &'static G, resumed: Resume) -> Resume {
 }
 
 /// A park on a thread that has no P and gets none: shutdown runs goroutines one
-/// after the other. Those that unwind must not leave their thread and wait with
-/// it; others go back, so that what they wait for can come.
+/// after the other. Those that must not leave their thread wait with it; others
+/// go back, so that what they wait for can come.
 #[cold]
 fn park_in_shutdown() -> Resume {
-    let Some(g) = m::current_g() else { fatal!("park outside of a goroutine") };
+    let running = m::current().and_then(|m| Some((m, m.curg()?)));
+    let Some((m, g)) = running else { fatal!("park outside of a goroutine") };
     if g.state.take_notified() {
         return Resume::Run;
     }
-    if thread::panicking() {
-        while !g.state.take_notified() {
-            thread::yield_now();
-        }
-        return Resume::Run;
+    if must_stay(g) {
+        return in_place::park_in_shutdown(m, g);
     }
     wake_or_order(g, leave(g, Suspend::Park))
 }
@@ -93,8 +90,7 @@ pub(crate) fn yield_whatever_comes() -> Resume {
     let Some(inside) = Inside::enter() else { return yield_without_p() };
     let Some(g) = inside.g() else { fatal!("yield outside of a goroutine") };
     if must_stay(g) {
-        in_place::yield_now(inside, g);
-        return Resume::Run;
+        return in_place::yield_now(inside, g);
     }
     g.note_no_wait();
     wake::learn(inside.p, g);
@@ -110,6 +106,11 @@ fn yield_without_p() -> Resume {
         Some(g) if !must_stay(g) => {
             g.note_no_wait();
             leave(g, Suspend::Yield)
+        }
+        // It cannot go back: it is told here.
+        Some(_) if !thread::panicking() => {
+            thread::yield_now();
+            Resume::Unwind
         }
         _ => {
             thread::yield_now();
