@@ -268,10 +268,12 @@ fn hand_over(m: &'static M, g: &'static G) -> bool {
         None => fatal!("a pinned goroutine without a thread"),
     };
     let p = m.release_p();
+    // First, so that it is there when the goroutine waits again, soon as a rule,
+    // and its P is handed on.
+    let idle = find::become_idle(m);
     target.give(p, false);
     target.note.wake();
-    // The goroutine often only says something and waits again; its P comes back.
-    find::stop_m(m, m.patience)
+    idle && find::sleep_idle(m, m.patience)
 }
 
 /// There is no memory for a stack. The goroutine goes to the end of the queue:
