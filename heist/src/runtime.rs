@@ -13,8 +13,11 @@ use std::panic::Location;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+mod lock_thread;
+
 pub use crate::obs::Stats;
 pub use crate::sched::schedt::PanicPolicy;
+pub use lock_thread::{Pinned, lock_os_thread, pin, unlock_os_thread};
 
 /// Sets up a [`Runtime`].
 ///

@@ -10,7 +10,7 @@ use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
-use super::{names, wake};
+use super::{locked, names, wake};
 use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
@@ -75,6 +75,7 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
             Park::Parked => {}
             Park::Notified => requeue_woken(m, p, g),
         },
+        Some(Suspend::Done) if g.has(flag::PINNED) => return end_locked(m, g),
         Some(Suspend::Done) => end(m.sched, p, g),
         None => fatal!("a frame ended under its goroutine"),
     }
@@ -171,6 +172,17 @@ fn end(sched: &'static Sched, p: Held, g: &'static G) {
     }
 }
 
+/// A goroutine ended that was locked to its thread, which it may have changed in
+/// ways that others must not see: the thread ends, too.
+#[cold]
+fn end_locked(m: &'static M, g: &'static G) -> bool {
+    locked::forget(g);
+    end(m.sched, m.held(), g);
+    let p = m.release_p();
+    wake::handoff_p(m.sched, p);
+    false
+}
+
 /// Takes the frame of a goroutine that has ended.
 #[inline(always)]
 pub(crate) fn take_frame(g: &'static G) -> NonNull<Frame> {
@@ -228,7 +240,7 @@ fn without_p(m: &'static M, g: &'static G, asked: Option<Suspend>) -> bool {
     if sched.closing() {
         return false;
     }
-    find::take_p_for_work(m) || find::stop_m(m)
+    find::take_p_for_work(m) || find::become_idle(m) && find::sleep_idle(m, 0)
 }
 
 /// If the runtime has closed, it is left as shutdown expects it.
@@ -290,9 +302,12 @@ fn hand_over(m: &'static M, g: &'static G) -> bool {
     // Its slice begins; sysmon goes by that.
     m.held().tick_up();
     let p = m.release_p();
+    // First, so that it is there when the goroutine waits again, soon as a rule,
+    // and its P is handed on.
+    let idle = find::become_idle(m);
     target.give(p, false);
     target.note.wake();
-    find::stop_m(m)
+    idle && find::sleep_idle(m, m.patience)
 }
 
 /// There is no memory for a stack. The goroutine goes to the end of the queue:

@@ -289,7 +289,7 @@ fn sleep(m: &'static M) -> bool {
         sched.idle.rest()
     };
     if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
-        return stop_m(m);
+        return become_idle(m) && sleep_idle(m, 0);
     }
     true
 }
@@ -341,18 +341,22 @@ fn timers_are_due(sched: &Sched) -> bool {
     next != NEVER && next <= clock::now()
 }
 
-/// Sleeps without a P until somebody gives one. Returns false when the thread
-/// is to end.
-pub(crate) fn stop_m(m: &'static M) -> bool {
-    let sched = m.sched;
-    let patience = sched.config().idle_thread;
-    {
-        let mut shared = sched.shared.lock();
-        if shared.closed {
-            return false;
-        }
+/// From now on the M, which has no P, can be chosen to run one. Returns false
+/// when the thread is to end.
+pub(crate) fn become_idle(m: &'static M) -> bool {
+    let mut shared = m.sched.shared.lock();
+    if !shared.closed {
         shared.idle_ms.push(m);
     }
+    !shared.closed
+}
+
+/// Sleeps as an idle M until somebody gives it a P; watches for it for so many
+/// nanoseconds first. Returns false when the thread is to end.
+pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
+    m.note.watch(watch);
+    let sched = m.sched;
+    let patience = sched.config().idle_thread;
     loop {
         let watch = watch_timers(m);
         let until = watch.unwrap_or_else(|| clock::after(patience));

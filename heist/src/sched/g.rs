@@ -34,6 +34,8 @@ use std::ptr;
 pub(crate) struct Ext {
     /// The M that it must run on, while the flag `PINNED` is set.
     pub(crate) pinned: Cell<Option<&'static M>>,
+    /// How often it has locked its thread without unlocking it since.
+    pub(crate) locks: Cell<u32>,
     /// Its `goroutine_local!` values, if it ever had one.
     pub(crate) locals: OnceCell<Box<RefCell<Locals>>>,
 }
@@ -41,7 +43,8 @@ pub(crate) struct Ext {
 impl context::Tidy for Ext {
     #[inline(always)]
     fn is_tidy(&self) -> bool {
-        // A pin that is over is overwritten before the next one counts.
+        // A pin that is over is overwritten before the next one counts, and locks
+        // are undone at the end.
         self.locals.get().is_none()
     }
 }

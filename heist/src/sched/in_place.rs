@@ -11,15 +11,16 @@ use super::p::{Held, P};
 use super::protocol::g_state::{Park, Status};
 use super::schedt::Sched;
 use super::wake;
+use crate::context::Resume;
 use crate::prim::atomic::Ordering;
 use crate::prim::thread;
 use std::time::Duration;
 
 /// Counts an M that waits with its goroutine: it runs nothing else.
-struct InPlace(&'static Sched);
+pub(crate) struct InPlace(&'static Sched);
 
 impl InPlace {
-    fn new(sched: &'static Sched) -> Self {
+    pub(crate) fn new(sched: &'static Sched) -> Self {
         sched.in_place.fetch_add(1, Ordering::SeqCst);
         InPlace(sched)
     }
@@ -31,45 +32,58 @@ impl Drop for InPlace {
     }
 }
 
-/// Parks the calling goroutine and its M.
+/// Parks the calling goroutine and its M. Says whether it is to unwind, since the
+/// runtime closes.
 #[cold]
-pub(crate) fn park(inside: Inside, g: &'static G) {
-    park_here(inside.m, g, || {
+pub(crate) fn park(inside: Inside, g: &'static G) -> Resume {
+    let resumed = park_here(inside.m, g, || {
         let p = inside.m.release_p();
         wake::handoff_p(inside.m.sched, p);
     });
     drop(inside);
+    resumed
 }
 
 /// As [`park`], for an M that has no P. It may have one afterwards.
-pub(crate) fn park_without_p(m: &'static M, g: &'static G) {
-    park_here(m, g, || {});
+pub(crate) fn park_without_p(m: &'static M, g: &'static G) -> Resume {
+    let resumed = park_here(m, g, || {});
     m.lease.leave();
+    resumed
 }
 
-fn park_here(m: &'static M, g: &'static G, give_p_up: impl FnOnce()) {
+fn park_here(m: &'static M, g: &'static G, give_p_up: impl FnOnce()) -> Resume {
     let pinned_before = pin(g, m);
-    match g.state.park() {
-        Park::Notified => {}
+    let resumed = match g.state.park() {
+        Park::Notified => Resume::Run,
         Park::Parked => {
             let waiting = InPlace::new(m.sched);
             give_p_up();
-            wait_for_p(m, g);
+            let resumed = wait_for_p(m, g);
             drop(waiting);
+            resumed
         }
+    };
+    // One that is to unwind was taken out of its wait for that, and runs.
+    if resumed == Resume::Run {
+        g.state.become_(Status::Running);
     }
-    g.state.become_(Status::Running);
     unpin(g, pinned_before);
+    resumed
 }
 
 /// Lets others run while the goroutine stays on its thread: another M runs its P,
-/// and it gets one back in its turn.
+/// and it gets one back in its turn. Says whether it is to unwind, since the
+/// runtime closes.
 #[cold]
-pub(crate) fn yield_now(inside: Inside, g: &'static G) {
+pub(crate) fn yield_now(inside: Inside, g: &'static G) -> Resume {
     let (m, sched) = (inside.m, inside.sched());
+    if sched.closing() && !thread::panicking() {
+        return Resume::Unwind;
+    }
     if inside.p.runq.is_empty() && sched.runq_size.load(Ordering::Relaxed) == 0 {
         drop(inside);
-        return thread::yield_now();
+        thread::yield_now();
+        return Resume::Run;
     }
     g.note_no_wait();
     wait_in_queue(m, g, || {
@@ -80,16 +94,21 @@ pub(crate) fn yield_now(inside: Inside, g: &'static G) {
         queued
     });
     drop(inside);
+    Resume::Run
 }
 
 /// As [`yield_now`], for an M that has no P.
-pub(crate) fn yield_without_p(m: &'static M, g: &'static G) {
+pub(crate) fn yield_without_p(m: &'static M, g: &'static G) -> Resume {
     g.note_no_wait();
-    if !regain_p(m) {
-        // Nobody schedules any more.
-        thread::yield_now();
-    }
+    let regained = regain_p(m);
     m.lease.leave();
+    if regained {
+        return Resume::Run;
+    }
+    // Nobody schedules any more. It cannot go back: it is told here, unless it
+    // unwinds already.
+    thread::yield_now();
+    if thread::panicking() { Resume::Run } else { Resume::Unwind }
 }
 
 /// Gets a P for an M that has lost its own while its goroutine was in user
@@ -129,7 +148,8 @@ fn wait_in_queue(m: &'static M, g: &'static G, queue: impl FnOnce() -> bool) {
     g.state.leave_with_thread(Status::Runnable);
     if queue() {
         let waiting = InPlace::new(m.sched);
-        wait_for_p(m, g);
+        // It is runnable, so it is not told to unwind.
+        let _ = wait_for_p(m, g);
         drop(waiting);
     }
     g.state.run_with_thread(Status::Runnable);
@@ -137,17 +157,42 @@ fn wait_in_queue(m: &'static M, g: &'static G, queue: impl FnOnce() -> bool) {
 }
 
 /// Sleeps until another M hands its P over.
-fn wait_for_p(m: &'static M, g: &'static G) {
+fn wait_for_p(m: &'static M, g: &'static G) -> Resume {
     while !m.acquire_next_p() {
         if m.sched.closing() && m.p().is_none() {
-            // Nobody schedules any more. Unwinding goes on without a P once the
-            // wake-up has come; shutdown gives up on us if it does not.
+            // Nobody schedules any more. What was woken goes on without a P.
             if g.state.status() == Status::Runnable {
                 break;
             }
+            // What unwinds already waits for its wake-up, and shutdown gives up
+            // on it if none comes. All others are told to.
+            if !thread::panicking() && g.state.claim_waiting() {
+                return Resume::Unwind;
+            }
             m.note.sleep_for(Duration::from_millis(1));
         } else {
+            m.note.watch(m.patience);
             m.note.sleep();
+        }
+    }
+    Resume::Run
+}
+
+/// A park of a goroutine that cannot leave its thread, which has no P and gets
+/// none: the runtime closes. What it waits for may be on a goroutine that shutdown
+/// unwinds once all threads have stopped, so the thread counts as waiting.
+pub(crate) fn park_in_shutdown(m: &'static M, g: &'static G) -> Resume {
+    let waiting = (!m.is_ghost()).then(|| InPlace::new(m.sched));
+    loop {
+        thread::yield_now();
+        if waiting.is_some() {
+            m.note.sleep_for(Duration::from_millis(1));
+        }
+        if g.state.take_notified() {
+            return Resume::Run;
+        }
+        if !thread::panicking() {
+            return Resume::Unwind;
         }
     }
 }

@@ -22,6 +22,19 @@ use std::ptr;
 /// a stack of their own, and user code runs on goroutine stacks.
 const STACK: usize = 256 << 10;
 
+/// How long an M watches for what a goroutine that is locked to its thread needs,
+/// a P from another thread: about what sleeping and being woken would cost, so
+/// that it at most doubles that, and mostly spares it.
+const PATIENCE: u64 = 20_000;
+
+/// Watching is in the way of what is watched for if there is only one CPU.
+fn patience() -> u64 {
+    if thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) { PATIENCE } else { 0 }
+}
+
+/// The id of Ms without a thread of their own, which unwind goroutines.
+const GHOST: u32 = u32::MAX;
+
 /// The machine. In lines of its own: each entry into the runtime writes to it,
 /// and neighbours would take the line from each other.
 #[repr(align(128))]
@@ -45,6 +58,9 @@ pub(crate) struct M {
     pub(crate) freeze: Freeze,
     /// The thread, as the kernel knows it.
     os: AtomicU32,
+    /// How long it watches for a P that is likely to come before it sleeps, in
+    /// nanoseconds.
+    pub(crate) patience: u64,
     pub(crate) thread: Lock<Option<thread::JoinHandle<()>>>,
 }
 
@@ -74,9 +90,19 @@ impl M {
             preempt: AtomicBool::new(false),
             freeze: Freeze::new(),
             os: AtomicU32::new(0),
+            patience: patience(),
             thread: Lock::new(Rank::Threads, None),
         }));
         keep(m)
+    }
+
+    /// An M without a thread of its own, for whoever unwinds goroutines.
+    pub(crate) fn ghost(sched: &'static Sched) -> &'static M {
+        M::new(GHOST, sched)
+    }
+
+    pub(crate) fn is_ghost(&self) -> bool {
+        self.id == GHOST
     }
 
     /// Its thread, as the kernel knows it.

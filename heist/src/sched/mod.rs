@@ -8,7 +8,7 @@
 //! | `g`, `g_pool`, `task`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, its stack, its name, its values |
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
-//! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
+//! | `exec`, `park`, `in_place`, `locked` | running one; leaving and coming back; waiting with the thread; keeping it |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
@@ -39,6 +39,9 @@ pub(crate) mod in_place;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod local;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
+pub(crate) mod locked;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the thread's slot
 pub(crate) mod m;

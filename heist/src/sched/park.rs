@@ -45,8 +45,7 @@ pub(crate) fn park_whatever_comes(reason: WaitReason, site: &'static Location<'s
     }
     g.note_wait(reason, inside.p.own().now.get(), site);
     if must_stay(g) {
-        in_place::park(inside, g);
-        return Resume::Run;
+        return in_place::park(inside, g);
     }
     wake::learn(inside.p, g);
     wake_or_order(g, suspend(inside, g, Suspend::Park))
@@ -72,25 +71,21 @@ fn park_without_p(m: &'static M, reason: WaitReason, site: &'static Location<'st
         return Resume::Run;
     }
     if m.sched.closing() {
-        return park_in_shutdown(g);
+        return park_in_shutdown(m, g);
     }
     g.note_wait(reason, clock::now(), site);
     if must_stay(g) {
-        in_place::park_without_p(m, g);
-        return Resume::Run;
+        return in_place::park_without_p(m, g);
     }
     wake_or_order(g, leave(g, Suspend::Park))
 }
 
 /// There is no P to be had any more: shutdown runs goroutines one after the
-/// other. Those that unwind must not leave their thread and wait with it; others
-/// go back, so that what they wait for can come.
-fn park_in_shutdown(g: &'static G) -> Resume {
-    if thread::panicking() {
-        while !g.state.take_notified() {
-            thread::yield_now();
-        }
-        return Resume::Run;
+/// other. Those that must not leave their thread wait with it; others go back, so
+/// that what they wait for can come.
+fn park_in_shutdown(m: &'static M, g: &'static G) -> Resume {
+    if must_stay(g) {
+        return in_place::park_in_shutdown(m, g);
     }
     wake_or_order(g, leave(g, Suspend::Park))
 }
@@ -118,8 +113,7 @@ pub(crate) fn yield_whatever_comes() -> Resume {
     };
     let Some(g) = inside.g() else { fatal!("yield outside of a goroutine") };
     if must_stay(g) {
-        in_place::yield_now(inside, g);
-        return Resume::Run;
+        return in_place::yield_now(inside, g);
     }
     g.note_no_wait();
     wake::learn(inside.p, g);
@@ -140,8 +134,7 @@ fn yield_thread() -> Resume {
 fn yield_without_p(m: &'static M) -> Resume {
     let Some(g) = m.goes_on_without_p() else { return yield_thread() };
     if must_stay(g) {
-        in_place::yield_without_p(m, g);
-        return Resume::Run;
+        return in_place::yield_without_p(m, g);
     }
     g.note_no_wait();
     leave(g, Suspend::Yield)

@@ -359,7 +359,7 @@ impl Sched {
     /// An M without a thread of its own, and its return.
     pub(crate) fn take_ghost(&'static self) -> &'static M {
         let ghost = self.ghosts.lock().pop();
-        ghost.unwrap_or_else(|| M::new(u32::MAX, self))
+        ghost.unwrap_or_else(|| M::ghost(self))
     }
 
     pub(crate) fn put_ghost(&self, m: &'static M) {

@@ -291,6 +291,14 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
         // Some thread is left to run goroutines: fewer at a time.
         return without_thread(sched, &mut shared, p, searching);
     }
+    if super::locked::is_locked() {
+        // Its goroutine may have changed what a new thread inherits: its mask of
+        // CPUs, its priority, its namespaces. sysmon, which has not, sees that a
+        // thread is missing.
+        without_thread(sched, &mut shared, p, searching);
+        drop(shared);
+        return sched.sysmon.poke();
+    }
     shared.threads += 1;
     let m = free_m(sched, &mut shared);
     drop(shared);
