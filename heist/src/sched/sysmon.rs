@@ -10,8 +10,11 @@
 //! | `HEISTDEBUG=schedtrace` | the line is printed from here |
 //! | SIGQUIT | the dump is printed from here, however wedged the others are |
 //!
-//! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms;
-//! and when all Ps have been idle for a while, until one of them is needed.
+//! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms; up
+//! to 1 ms while some Ps are busy and some idle, since then somebody could run what
+//! a busy one keeps; and when all Ps have been idle for a while, until one of them
+//! is needed. A runnext that it sees for the first time it looks at again after
+//! 20 µs.
 
 use super::m::HeistThread;
 use super::p::P;
@@ -30,6 +33,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_micros(20);
+const MEDIUM: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_millis(10);
 const QUIET_ROUNDS: u32 = 50;
 
@@ -127,6 +131,8 @@ struct Seen {
 struct Watch {
     sched: &'static Sched,
     seen: Vec<Seen>,
+    /// A runnext was there that nobody else may run.
+    look_again: bool,
     /// When a P was last seen busy.
     busy: u64,
     trimmed: u64,
@@ -137,7 +143,7 @@ impl Watch {
     fn new(sched: &'static Sched) -> Self {
         let now = clock::now();
         let seen = vec![Seen::default(); sched.procs() as usize];
-        Watch { sched, seen, busy: now, trimmed: now, traced: now }
+        Watch { sched, seen, look_again: false, busy: now, trimmed: now, traced: now }
     }
 
     fn run(&mut self) {
@@ -145,9 +151,10 @@ impl Watch {
         let config = self.sched.config();
         while !self.sched.sysmon.stop.load(Ordering::SeqCst) {
             if quiet > QUIET_ROUNDS {
-                delay = (delay * 2).min(LONG);
+                delay = (delay * 2).min(if self.half_idle() { MEDIUM } else { LONG });
             }
-            if self.sched.sysmon.note.sleep_for(self.until_next_timer(delay)) {
+            let nap = if std::mem::take(&mut self.look_again) { SHORT } else { delay };
+            if self.sched.sysmon.note.sleep_for(self.until_next_timer(nap)) {
                 signal::dump_if_asked();
             }
             let now = clock::now();
@@ -168,6 +175,11 @@ impl Watch {
                 (quiet, delay, self.busy) = (0, SHORT, clock::now());
             }
         }
+    }
+
+    /// Whether some Ps are busy and others idle.
+    fn half_idle(&self) -> bool {
+        (1..self.sched.procs()).contains(&self.sched.idle.idle_ps())
     }
 
     /// `delay`, but no longer than until the next timer.
@@ -229,6 +241,7 @@ impl Watch {
         let before = std::mem::replace(&mut self.seen[i], now);
         let stays = now.next.is_some() && now.next == before.next && now.steps == before.steps;
         if !stays || self.sched.procs() == 1 {
+            self.look_again |= own.is_some() && own != before.next && self.half_idle();
             return false;
         }
         if let Some(seen) = own {
