@@ -10,7 +10,7 @@ use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
-use super::{locked, names, wake};
+use super::{heir, locked, names, wake};
 use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
@@ -56,7 +56,9 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
     let asked = resume(g);
     // On the M's own stack again. The goroutine entered the runtime before it
     // left; its M has a P, though perhaps not the one of before, or has noticed
-    // that it has none.
+    // that it has none. And the goroutine may be an heir of the one that was
+    // resumed.
+    let Some(g) = m.curg() else { fatal!("a goroutine that is nobody left its stack") };
     m.set_curg(None);
     if m.p().is_none() {
         return without_p(m, g, asked);
@@ -116,14 +118,30 @@ pub(crate) fn new_frame(stack: crate::stacks::Stack) -> NonNull<Frame> {
     unsafe { context::create(stack, body) }
 }
 
-/// What runs on the goroutine's stack.
+/// What runs on a stack: a goroutine, and its heirs.
 ///
 /// # Safety
 ///
 /// `argument` is the G, which runs.
 unsafe fn body(argument: *const ()) {
     // SAFETY: the caller's promise; Gs are never unmapped.
-    let g: &'static G = unsafe { &*argument.cast() };
+    let mut g: &'static G = unsafe { &*argument.cast() };
+    loop {
+        live(g);
+        // Into the runtime, for good if there is no heir: the M goes on from here
+        // with a P.
+        let Some(inside) = Inside::enter() else { return };
+        wake::learn(inside.p, g);
+        match heir::inherit(inside.m, inside.p, g) {
+            Some(heir) => g = heir,
+            None => return std::mem::forget(inside),
+        }
+    }
+}
+
+/// All that a goroutine does on its stack.
+#[inline(always)]
+fn live(g: &'static G) {
     let ended = if g.has(flag::DROPPING) {
         // SAFETY: set when the outcome was left with no handle to take it.
         unsafe { (g.task().drop_outcome)(g) };
@@ -137,12 +155,6 @@ unsafe fn body(argument: *const ()) {
     if ended != Ended::Quietly {
         panicked(g);
     }
-    // Into the runtime, for good: the M goes on from here with a P.
-    let inside = Inside::enter();
-    if let Some(inside) = &inside {
-        wake::learn(inside.p, g);
-    }
-    std::mem::forget(inside);
 }
 
 #[cold]
@@ -159,6 +171,12 @@ fn panicked(g: &'static G) {
 #[inline]
 fn end(sched: &'static Sched, p: Held, g: &'static G) {
     p.own().frames.put(take_frame(g));
+    conclude(sched, p, g);
+}
+
+/// The end of a goroutine that has no stack any more.
+#[inline(always)]
+pub(crate) fn conclude(sched: &'static Sched, p: Held, g: &'static G) {
     p.own().birth_score.set(g.score());
     // Before anybody knows that it is over: who has joined it does not find it
     // counted any more.

@@ -31,7 +31,7 @@ use std::ptr;
 
 /// How often the global queue comes before the local one: a prime, so that no
 /// rhythm of the program's own hides it.
-const GLOBAL_EVERY: u32 = 61;
+pub(crate) const GLOBAL_EVERY: u32 = 61;
 
 /// How long a goroutine and those that it wakes through runnext may keep a P
 /// while others are queued.

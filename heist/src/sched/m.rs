@@ -259,17 +259,10 @@ impl Inside {
     pub(crate) fn enter() -> Option<Inside> {
         let m = current()?;
         let nested = m.lease.inside();
-        if m.lease.enter() == Entry::Evicted {
-            return Self::without_p(m, nested);
-        }
-        Some(Inside { m, p: m.held(), nested, marker: PhantomData })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn without_p(m: &'static M, nested: bool) -> Option<Inside> {
-        m.was_evicted();
-        if !super::in_place::regain_p(m) {
+        // Made here only, so that it lives in registers: through memory, a copy of
+        // three words that reads `nested` right after its byte was written waits for
+        // the store, which costs more than all the rest of an entry.
+        if m.lease.enter() == Entry::Evicted && !super::in_place::regain_p(m) {
             return None;
         }
         Some(Inside { m, p: m.held(), nested, marker: PhantomData })

@@ -35,6 +35,9 @@ pub(crate) mod g;
 pub(crate) mod g_pool;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
+pub(crate) mod heir;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
 pub(crate) mod in_place;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames

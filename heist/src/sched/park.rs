@@ -323,7 +323,7 @@ impl Home {
             && !self.sched.closing()
             && let Some(inside) = Inside::enter()
         {
-            return inside.ready_next(g);
+            return wake::ready_next(inside.m, inside.p, g);
         }
         wake::inject(self.sched, self.life, g);
     }

@@ -11,8 +11,11 @@
 //! | `HEISTDEBUG=schedtrace` | the line is printed from here |
 //! | SIGQUIT | the dump is printed from here, however wedged the others are |
 //!
-//! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms;
-//! and when all Ps have been idle for a while, until one of them is needed.
+//! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms; up
+//! to 1 ms while some Ps are busy and some idle, since then somebody could run what
+//! a busy one keeps; and when all Ps have been idle for a while, until one of them
+//! is needed. A runnext that it sees for the first time it looks at again after
+//! 20 µs.
 
 use super::m::HeistThread;
 use super::p::P;
@@ -32,6 +35,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_micros(20);
+const MEDIUM: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_millis(10);
 const QUIET_ROUNDS: u32 = 50;
 
@@ -132,6 +136,8 @@ struct Watch {
     retaker: Retaker,
     /// When there is something to do next, as far as is known.
     next: Option<u64>,
+    /// A runnext was there that nobody else may run.
+    look_again: bool,
     /// When a P was last seen busy.
     busy: u64,
     trimmed: u64,
@@ -143,7 +149,16 @@ impl Watch {
         let now = clock::now();
         let seen = vec![Seen::default(); sched.procs() as usize];
         let retaker = Retaker::new(sched);
-        Watch { sched, seen, retaker, next: None, busy: now, trimmed: now, traced: now }
+        Watch {
+            sched,
+            seen,
+            retaker,
+            next: None,
+            look_again: false,
+            busy: now,
+            trimmed: now,
+            traced: now,
+        }
     }
 
     fn run(&mut self) {
@@ -151,9 +166,10 @@ impl Watch {
         let config = self.sched.config();
         while !self.sched.sysmon.stop.load(Ordering::SeqCst) {
             if quiet > QUIET_ROUNDS {
-                delay = (delay * 2).min(LONG);
+                delay = (delay * 2).min(if self.half_idle() { MEDIUM } else { LONG });
             }
-            if self.sched.sysmon.note.sleep_for(self.until_next(delay)) {
+            let nap = if std::mem::take(&mut self.look_again) { SHORT } else { delay };
+            if self.sched.sysmon.note.sleep_for(self.until_next(nap)) {
                 signal::dump_if_asked();
             }
             let now = clock::now();
@@ -174,6 +190,11 @@ impl Watch {
                 (quiet, delay, self.busy) = (0, SHORT, clock::now());
             }
         }
+    }
+
+    /// Whether some Ps are busy and others idle.
+    fn half_idle(&self) -> bool {
+        (1..self.sched.procs()).contains(&self.sched.idle.idle_ps())
     }
 
     /// `delay`, but no longer than until the next timer, or the end of a slice.
@@ -238,6 +259,7 @@ impl Watch {
         let before = std::mem::replace(&mut self.seen[i], now);
         let stays = now.next.is_some() && now.next == before.next && now.steps == before.steps;
         if !stays || self.sched.procs() == 1 {
+            self.look_again |= own.is_some() && own != before.next && self.half_idle();
             return false;
         }
         if let Some(seen) = own {
