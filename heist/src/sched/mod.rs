@@ -12,6 +12,7 @@
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
+//! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults and preemption; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
@@ -52,6 +53,8 @@ pub(crate) mod m;
 pub(crate) mod mask;
 #[cfg(not(loom))]
 pub(crate) mod names;
+#[cfg(not(loom))]
+pub(crate) mod netpoll;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: what only the holder touches
 pub(crate) mod p;
