@@ -19,8 +19,6 @@ pub(crate) enum Rank {
     Threads,
     /// `Sched`: the global queue and the lists of idle Ps and Ms.
     Sched,
-    /// The timers of a P.
-    Timers,
     /// The names of goroutines that have one.
     Names,
     /// The pool of stacks.

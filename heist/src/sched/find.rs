@@ -366,7 +366,7 @@ pub(crate) fn stop_m(m: &'static M) -> bool {
 /// sleeps until the earliest of them. Returns until when it sleeps then.
 fn watch_timers(m: &'static M) -> Option<u64> {
     let mut shared = m.sched.shared.lock();
-    // With the lock: see `timers::arm_anywhere`.
+    // With the lock: see `timers::arm_outside`.
     let until = timers::earliest(m.sched);
     let mine = shared.keeper.is_some_and(|keeper| ptr::eq(keeper.m, m));
     let earlier = mine || shared.keeper.is_none_or(|keeper| until < keeper.until);

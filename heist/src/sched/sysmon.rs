@@ -13,8 +13,7 @@
 //! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms; up
 //! to 1 ms while some Ps are busy and some idle, since then somebody could run what
 //! a busy one keeps; and when all Ps have been idle for a while, until one of them
-//! is needed. A runnext that it sees for the first time it looks at again after
-//! 20 µs.
+//! is needed.
 
 use super::m::HeistThread;
 use super::p::P;
@@ -36,6 +35,10 @@ const SHORT: Duration = Duration::from_micros(20);
 const MEDIUM: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_millis(10);
 const QUIET_ROUNDS: u32 = 50;
+
+/// A timer is late when its time came so long ago: before, its P or the keeper of the
+/// timers sees to it.
+const LATE: Duration = Duration::from_micros(50);
 
 /// How long all Ps must be idle before it sleeps deeply.
 const LINGER: u64 = 100_000_000;
@@ -131,8 +134,6 @@ struct Seen {
 struct Watch {
     sched: &'static Sched,
     seen: Vec<Seen>,
-    /// A runnext was there that nobody else may run.
-    look_again: bool,
     /// When a P was last seen busy.
     busy: u64,
     trimmed: u64,
@@ -143,7 +144,7 @@ impl Watch {
     fn new(sched: &'static Sched) -> Self {
         let now = clock::now();
         let seen = vec![Seen::default(); sched.procs() as usize];
-        Watch { sched, seen, look_again: false, busy: now, trimmed: now, traced: now }
+        Watch { sched, seen, busy: now, trimmed: now, traced: now }
     }
 
     fn run(&mut self) {
@@ -153,8 +154,7 @@ impl Watch {
             if quiet > QUIET_ROUNDS {
                 delay = (delay * 2).min(if self.half_idle() { MEDIUM } else { LONG });
             }
-            let nap = if std::mem::take(&mut self.look_again) { SHORT } else { delay };
-            if self.sched.sysmon.note.sleep_for(self.until_next_timer(nap)) {
+            if self.sched.sysmon.note.sleep_for(self.until_next_timer(delay)) {
                 signal::dump_if_asked();
             }
             let now = clock::now();
@@ -182,24 +182,25 @@ impl Watch {
         (1..self.sched.procs()).contains(&self.sched.idle.idle_ps())
     }
 
-    /// `delay`, but no longer than until the next timer.
+    /// `delay`, but no longer than until the next timer is late.
     fn until_next_timer(&self, delay: Duration) -> Duration {
         let next = timers::earliest(self.sched);
-        if delay == SHORT || next == NEVER {
+        if delay <= LATE || next == NEVER {
             return delay;
         }
         let left = Duration::from_nanos(next.saturating_sub(clock::now()));
         // One that is due already is somebody else's, or nobody's: no hurry.
-        if left.is_zero() { delay } else { left.clamp(SHORT, delay) }
+        if left.is_zero() { delay } else { delay.min(left + LATE) }
     }
 
     /// Timers that are due and have not fired: their P computes. Somebody else
     /// does it, if somebody is idle.
     fn help_late_timers(&self, now: u64) -> bool {
-        if timers::earliest(self.sched) > now {
+        let due = now.saturating_sub(LATE.as_nanos() as u64);
+        if timers::earliest(self.sched) > due {
             return false;
         }
-        for p in self.sched.ps().filter(|p| p.timers.next() <= now) {
+        for p in self.sched.ps().filter(|p| p.timers.next() <= due) {
             p.timers_late.store(true, Ordering::Relaxed);
         }
         let idle = self.sched.idle.idle_ps() > 0;
@@ -241,7 +242,6 @@ impl Watch {
         let before = std::mem::replace(&mut self.seen[i], now);
         let stays = now.next.is_some() && now.next == before.next && now.steps == before.steps;
         if !stays || self.sched.procs() == 1 {
-            self.look_again |= own.is_some() && own != before.next && self.half_idle();
             return false;
         }
         if let Some(seen) = own {
