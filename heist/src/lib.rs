@@ -41,6 +41,7 @@ compile_error!(
 );
 
 pub mod chan;
+mod poll;
 mod prim;
 mod sched;
 
@@ -49,6 +50,8 @@ mod sched;
 mod context;
 #[cfg(not(loom))]
 mod local;
+#[cfg(not(any(loom, sim)))]
+pub mod net;
 #[cfg(not(loom))]
 mod obs;
 #[cfg(all(not(loom), any(test, feature = "bench-internals")))]
@@ -75,7 +78,7 @@ pub mod time;
 mod timer;
 
 #[cfg(not(loom))]
-pub use crate::entry::{__private, debug, go, go_idle, run};
+pub use crate::entry::{__private, blocking, debug, go, go_idle, no_preempt, run, syscall};
 #[cfg(not(loom))]
 pub use heist_macros::{main, test};
 #[cfg(not(loom))]

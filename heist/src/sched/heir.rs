@@ -11,7 +11,7 @@
 
 use super::exec;
 use super::find::GLOBAL_EVERY;
-use super::g::{Frame, G};
+use super::g::{Frame, G, flag};
 use super::m::M;
 use super::p::Held;
 use super::protocol::g_state::Status;
@@ -20,7 +20,8 @@ use super::protocol::g_state::Status;
 /// stack that was `g`'s, runs it. `None` if there is none, and `g` is as it was.
 #[inline(always)]
 pub(crate) fn inherit(m: &'static M, p: Held, g: &'static G) -> Option<&'static G> {
-    if p.tick().is_multiple_of(GLOBAL_EVERY) || m.sched.closing() {
+    // One that has locked its thread takes it along.
+    if p.tick().is_multiple_of(GLOBAL_EVERY) || m.sched.closing() || g.has(flag::PINNED) {
         return None;
     }
     // SAFETY: the goroutine runs, on its own stack.

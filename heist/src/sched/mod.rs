@@ -8,10 +8,12 @@
 //! | `g`, `g_pool`, `task`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, its stack, its name, its values |
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
-//! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
+//! | `exec`, `park`, `in_place`, `locked` | running one; leaving and coming back; waiting with the thread; keeping it |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
-//! | `sysmon`, `signal`, `shutdown` | watching; faults; the end |
+//! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
+//! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
+//! | `sysmon`, `signal`, `shutdown` | watching; faults and preemption; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
 pub(crate) mod protocol;
@@ -28,6 +30,8 @@ pub(crate) mod find;
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod frames;
 #[cfg(not(loom))]
+pub(crate) mod freeze;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: links and static references kept as pointers
 pub(crate) mod g;
 #[cfg(not(loom))]
@@ -43,12 +47,17 @@ pub(crate) mod in_place;
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod local;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
+pub(crate) mod locked;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the thread's slot
 pub(crate) mod m;
 #[cfg(not(loom))]
 pub(crate) mod mask;
 #[cfg(not(loom))]
 pub(crate) mod names;
+#[cfg(not(loom))]
+pub(crate) mod netpoll;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: what only the holder touches
 pub(crate) mod p;
@@ -57,6 +66,8 @@ pub(crate) mod p;
 pub(crate) mod park;
 #[cfg(not(loom))]
 pub(crate) mod policy;
+#[cfg(not(loom))]
+pub(crate) mod retake;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the table of schedulers
 pub(crate) mod schedt;
@@ -76,6 +87,8 @@ pub(crate) mod steal_order;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: values of any type in a few words
 pub(crate) mod storage;
+#[cfg(not(loom))]
+pub(crate) mod syscall;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: what only the holder touches
 pub(crate) mod sysmon;

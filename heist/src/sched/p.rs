@@ -60,7 +60,7 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }

@@ -10,7 +10,8 @@
 //!    thread's: one that never ran has its closure dropped, one that is parked
 //!    is resumed with the order to unwind, so that everything on its stack is
 //!    dropped. Whoever joins it gets an error. Up to the deadline, too.
-//! 4. **Leave.** sysmon ends, all threads are joined, the scheduler is recycled.
+//! 4. **Leave.** sysmon ends, others who waited in this runtime's poller are told to
+//!    wait elsewhere, all threads are joined, the scheduler is recycled.
 //!
 //! A goroutine that does not stop by the deadline (it computes, blocks its
 //! thread, or refuses to unwind) is left behind with its thread and reported on
@@ -24,7 +25,7 @@ use super::protocol::join::Finish;
 use super::schedt::Sched;
 use super::task::Shutdown;
 use super::waiter::Waiter;
-use super::{g_pool, in_place, sysmon};
+use super::{g_pool, in_place, netpoll, sysmon};
 use crate::context::{Resume, Suspend};
 use crate::prim::atomic::{AtomicBool, Ordering};
 use crate::prim::fatal::fatal;
@@ -122,6 +123,7 @@ fn close_blocking(sched: &'static Sched) -> Left {
         let _ = handle.join();
     }
     sysmon::stop(sched);
+    netpoll::dissolve(sched);
     if left != Left::Nothing {
         return left;
     }
@@ -172,6 +174,8 @@ fn stop_everything(sched: &'static Sched) {
         shared.closed = true;
         // The goroutines in them are found by their state.
         shared.runq.clear();
+        // Their threads see that the runtime closes, and go on.
+        shared.frozen.clear();
         shared.idle_runq.clear();
         sched.runq_size.store(0, Ordering::SeqCst);
         sched.idle_runq_size.store(0, Ordering::SeqCst);
@@ -333,7 +337,7 @@ fn unwind_started(m: &'static M, g: &'static G) -> bool {
             Some(Suspend::Park) => match g.state.park() {
                 Park::Parked | Park::Notified => {}
             },
-            Some(Suspend::Yield) => g.state.become_(Status::Runnable),
+            Some(Suspend::Yield | Suspend::Preempt) => g.state.become_(Status::Runnable),
             None => fatal!("a goroutine lost its stack"),
         }
     }

@@ -84,6 +84,7 @@ pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(
     site: &'static Location<'static>,
     elsewhere: impl FnOnce() -> &'static Sched,
 ) -> Result<&'static G, SpawnError> {
+    park::safe_point();
     match Inside::enter() {
         // SAFETY: the caller's promise.
         Some(inside) => unsafe { spawn_inside(inside, f, site) },

@@ -2,8 +2,10 @@
 //!
 //! | what | why |
 //! |---|---|
+//! | a goroutine that blocks its thread, or computes on | its P is taken (`retake`) |
 //! | a runnext that stays | its owner computes on; it is taken to the others |
 //! | a timer that is late | its P computes; a thief is woken |
+//! | nobody looks at the network | all who could compute; it looks itself |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | free stacks that lie around | their pages go back to the kernel |
 //! | everything sleeps for good | deadlock: say so |
@@ -18,8 +20,9 @@
 use super::m::HeistThread;
 use super::p::P;
 use super::protocol::run_queue::NextUp;
+use super::retake::Retaker;
 use super::schedt::Sched;
-use super::{g::G, signal, steal, timers, waiter, wake};
+use super::{g::G, netpoll, signal, steal, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -32,13 +35,14 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_micros(20);
+/// While a P is idle that a busy one could do with, or that nobody polls for.
 const MEDIUM: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_millis(10);
 const QUIET_ROUNDS: u32 = 50;
 
 /// A timer is late when its time came so long ago: before, its P or the keeper of the
 /// timers sees to it.
-const LATE: Duration = Duration::from_micros(50);
+const LATE: u64 = 50_000;
 
 /// How long all Ps must be idle before it sleeps deeply.
 const LINGER: u64 = 100_000_000;
@@ -134,6 +138,9 @@ struct Seen {
 struct Watch {
     sched: &'static Sched,
     seen: Vec<Seen>,
+    retaker: Retaker,
+    /// When there is something to do next, as far as is known.
+    next: Option<u64>,
     /// When a P was last seen busy.
     busy: u64,
     trimmed: u64,
@@ -144,7 +151,8 @@ impl Watch {
     fn new(sched: &'static Sched) -> Self {
         let now = clock::now();
         let seen = vec![Seen::default(); sched.procs() as usize];
-        Watch { sched, seen, busy: now, trimmed: now, traced: now }
+        let retaker = Retaker::new(sched);
+        Watch { sched, seen, retaker, next: None, busy: now, trimmed: now, traced: now }
     }
 
     fn run(&mut self) {
@@ -154,7 +162,7 @@ impl Watch {
             if quiet > QUIET_ROUNDS {
                 delay = (delay * 2).min(if self.half_idle() { MEDIUM } else { LONG });
             }
-            if self.sched.sysmon.note.sleep_for(self.until_next_timer(delay)) {
+            if self.sched.sysmon.note.sleep_for(self.until_next(delay)) {
                 signal::dump_if_asked();
             }
             let now = clock::now();
@@ -182,21 +190,24 @@ impl Watch {
         (1..self.sched.procs()).contains(&self.sched.idle.idle_ps())
     }
 
-    /// `delay`, but no longer than until the next timer is late.
-    fn until_next_timer(&self, delay: Duration) -> Duration {
-        let next = timers::earliest(self.sched);
-        if delay <= LATE || next == NEVER {
+    /// `delay`, but no longer than until the next timer is late, the end of a slice,
+    /// or until it is this one's turn to look at the network.
+    fn until_next(&self, delay: Duration) -> Duration {
+        let delay = if netpoll::is_unwatched(self.sched) { delay.min(MEDIUM) } else { delay };
+        let late = timers::earliest(self.sched).saturating_add(LATE);
+        let next = late.min(self.next.unwrap_or(NEVER));
+        if delay == SHORT || next == NEVER {
             return delay;
         }
         let left = Duration::from_nanos(next.saturating_sub(clock::now()));
-        // One that is due already is somebody else's, or nobody's: no hurry.
-        if left.is_zero() { delay } else { delay.min(left + LATE) }
+        // One that is late already is somebody else's, or nobody's: no hurry.
+        if left.is_zero() { delay } else { left.clamp(SHORT, delay) }
     }
 
     /// Timers that are due and have not fired: their P computes. Somebody else
     /// does it, if somebody is idle.
     fn help_late_timers(&self, now: u64) -> bool {
-        let due = now.saturating_sub(LATE.as_nanos() as u64);
+        let due = now.saturating_sub(LATE);
         if timers::earliest(self.sched) > due {
             return false;
         }
@@ -225,7 +236,11 @@ impl Watch {
         for (i, p) in self.sched.ps().enumerate() {
             acted |= self.help_stale_next(i, p);
         }
+        let looked = self.retaker.look(now);
+        self.next = looked.next;
+        acted |= looked.acted;
         acted |= self.help_late_timers(now);
+        acted |= netpoll::look_for_others(self.sched, now);
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
             fence(Ordering::SeqCst);
             wake::wake_p(self.sched);
@@ -275,12 +290,17 @@ impl Watch {
     fn sleep_deeply(&mut self) {
         {
             let shared = self.sched.shared.lock();
-            let queued = shared.runq.len() + shared.idle_runq.len();
+            let queued = shared.queued() + shared.idle_runq.len();
             if shared.idle_ps.len() < self.sched.procs() as usize || queued > 0 {
                 return;
             }
             // Under the lock: a P leaves the idle ones only with it.
             self.sched.sysmon.deep.store(true, Ordering::Relaxed);
+            // Whoever went to sleep last took that office. If it could not, because a
+            // thread was refused, say, another does.
+            if self.sched.poll.is_wanted() && shared.poller.is_none() {
+                shared.idle_ms.iter().for_each(|m| m.note.wake());
+            }
         }
         // What lay around warm until now.
         stacks::trim();
@@ -340,7 +360,12 @@ fn asleep() -> Option<u64> {
             }
             continue;
         }
-        if shared.idle_ps.len() < sched.procs() as usize || shared.runq.len() != 0 {
+        if shared.idle_ps.len() < sched.procs() as usize || shared.queued() != 0 {
+            return None;
+        }
+        // A thread that has lost its P computes, or sleeps in the kernel for
+        // something that we know nothing of.
+        if shared.threads > shared.idle_ms.len() + sched.in_place.load(Ordering::SeqCst) {
             return None;
         }
         drop(shared);
@@ -351,7 +376,8 @@ fn asleep() -> Option<u64> {
         done += sched.ps().map(|p| u64::from(p.tick())).sum::<u64>();
         done += sched.foreign_spawned.load(Ordering::SeqCst);
     }
-    (alive > 0).then_some(done)
+    // What one waits for from outside may come.
+    (alive > 0 && !netpoll::anybody_waits()).then_some(done)
 }
 
 /// Prints all goroutines.

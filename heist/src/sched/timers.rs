@@ -8,7 +8,7 @@
 //! 2. *thieves*, in their last round, for all Ps in the mask of those that have
 //!    timers ([`steal`]).
 //! 3. *the keeper*: of the Ms that sleep, the one that sleeps until the earliest
-//!    entry of all ([`Keeper`], `find::stop_m`). An M that goes to sleep and knows
+//!    entry of all ([`Keeper`], `find::sleep_idle`). An M that goes to sleep and knows
 //!    of an earlier entry takes the office over; that costs nobody a wake-up.
 //!    Who adds an entry has a P, whose M looks when it goes to sleep; or it is a
 //!    plain thread and wakes a sleeper, which looks then.
@@ -18,6 +18,7 @@
 use super::alarm::Alarm;
 use super::g::{G, flag};
 use super::m::{Inside, M};
+use super::netpoll::{self, Desc, Side};
 use super::p::{Held, P};
 use super::protocol::turn::Number;
 use super::schedt::Sched;
@@ -45,6 +46,8 @@ pub(crate) enum Due {
     Unpark(&'static G, Number),
     /// An alarm rings, which was set with this number.
     Call(&'static Alarm, u64),
+    /// The deadline of a descriptor's direction has come, the one with this number.
+    Poll(&'static Desc, Side, u64),
 }
 
 impl Due {
@@ -52,6 +55,7 @@ impl Due {
         match self {
             Due::Wake(g, number) | Due::Unpark(g, number) => g.turn().is_open(*number),
             Due::Call(alarm, number) => alarm.is_set_with(*number),
+            Due::Poll(desc, side, number) => side.of(desc).is_deadline(*number),
         }
     }
 
@@ -79,13 +83,16 @@ impl Due {
                 }
             }
             Due::Call(alarm, number) => alarm.ring(sched, number),
+            Due::Poll(desc, side, number) => {
+                netpoll::wake_all(side.of(desc).expire(number), |turn| turn.wake_last(sched, p));
+            }
         }
     }
 }
 
 /// Makes a goroutine ready behind the others: the clock favours nobody, and
 /// those that expire together run in the order of their time.
-fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
+pub(crate) fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
     use super::protocol::g_state::Ready;
     let idle_priority = g.has(flag::IDLE_PRIORITY);
     match g.state.ready() {
@@ -112,6 +119,18 @@ impl Armed {
         self.p.timers.note_dead();
     }
 
+    /// Where it is set, in half a word; never 0.
+    pub(crate) fn half_word(self) -> u32 {
+        // At most 1,024 Ps, and as many as 4,096 runtimes.
+        u32::from(self.sched.slot()) << 16 | self.p.id << 1 | 1
+    }
+
+    /// The timer that [`half_word`](Self::half_word) came from.
+    pub(crate) fn from_half_word(word: u32) -> Armed {
+        let sched = super::schedt::at((word >> 16) as u16);
+        Armed { sched, p: sched.p((word & 0xffff) >> 1) }
+    }
+
     /// Where it is set, in a word.
     pub(crate) fn word(self) -> u64 {
         u64::from(self.sched.slot()) << 32 | u64::from(self.p.id)
@@ -134,6 +153,14 @@ pub(crate) fn arm(due: Due, when: u64) -> Option<Armed> {
 #[inline(always)]
 pub(crate) fn arm_inside(inside: &Inside, due: Due, when: u64) -> Armed {
     add(inside.sched(), inside.p.get(), due, when)
+}
+
+/// Sets a timer on some P of a runtime, from any thread. `None` if it has closed.
+pub(crate) fn arm_anywhere(sched: &'static Sched, due: Due, when: u64) -> Option<Armed> {
+    match Inside::enter() {
+        Some(inside) if std::ptr::eq(inside.sched(), sched) => Some(arm_inside(&inside, due, when)),
+        _ => arm_outside(sched, due, when),
+    }
 }
 
 /// Sets a timer on some P, from a thread without one. `None` if the runtime has

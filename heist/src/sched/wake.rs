@@ -303,6 +303,14 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
         // Some thread is left to run goroutines: fewer at a time.
         return without_thread(sched, &mut shared, p, searching);
     }
+    if super::locked::is_locked() {
+        // Its goroutine may have changed what a new thread inherits: its mask of
+        // CPUs, its priority, its namespaces. sysmon, which has not, sees that a
+        // thread is missing.
+        without_thread(sched, &mut shared, p, searching);
+        drop(shared);
+        return sched.sysmon.poke();
+    }
     shared.threads += 1;
     let m = free_m(sched, &mut shared);
     drop(shared);
@@ -368,14 +376,16 @@ pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
         return start_m(sched, p, true);
     }
     let mut shared = sched.shared.lock();
-    if shared.runq.len() != 0 {
+    if shared.queued() != 0 {
         drop(shared);
         return start_m(sched, p, false);
     }
-    // An M that goes to sleep looks at the timers, but the one that gives this P up
-    // waits with its goroutine: if they have no keeper, another M looks.
+    // An M that goes to sleep looks at the timers and the network, but the one that
+    // gives this P up waits with its goroutine: if nobody keeps them, another M looks.
     let next = timers::earliest(sched);
-    let kept = next == NEVER || shared.keeper.is_some_and(|keeper| keeper.until <= next);
+    let polled = shared.poller.is_some() || !sched.poll.is_wanted();
+    let kept =
+        polled && (next == NEVER || shared.keeper.is_some_and(|keeper| keeper.until <= next));
     let sleeper = shared.idle_ms.last().copied();
     if !kept && sleeper.is_none() {
         return run_p(sched, shared, p, false);

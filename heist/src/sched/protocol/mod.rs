@@ -8,6 +8,7 @@
 //! to run them).
 
 pub(crate) mod alarm;
+pub(crate) mod freeze;
 pub(crate) mod g_state;
 pub(crate) mod global_queue;
 pub(crate) mod idle;
