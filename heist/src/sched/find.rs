@@ -422,7 +422,7 @@ fn take_offices(m: &'static M) -> Offices {
     // One that was chosen meanwhile is about to run. Ps that are busy look after
     // their timers themselves, and at the network.
     let idle = shared.idle_ms.iter().any(|idle| ptr::eq(*idle, m)) && !shared.idle_ps.is_empty();
-    // With the lock: see `timers::arm_anywhere`.
+    // With the lock: see `timers::arm_outside`.
     let until = timers::earliest(sched);
     let earlier = shared.keeper.is_none_or(|keeper| ptr::eq(keeper.m, m) || until < keeper.until);
     let keeps = idle && earlier && until != NEVER;

@@ -19,6 +19,9 @@
 pub(crate) mod protocol;
 
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: functions in alarms
+pub(crate) mod alarm;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod exec;
 #[cfg(not(loom))]
@@ -81,6 +84,9 @@ pub(crate) mod spawn;
 pub(crate) mod steal;
 #[cfg(not(loom))]
 pub(crate) mod steal_order;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: values of any type in a few words
+pub(crate) mod storage;
 #[cfg(not(loom))]
 pub(crate) mod syscall;
 #[cfg(not(loom))]
