@@ -41,6 +41,7 @@ compile_error!(
 );
 
 pub mod chan;
+mod poll;
 mod prim;
 mod sched;
 
@@ -49,6 +50,8 @@ mod sched;
 mod context;
 #[cfg(not(loom))]
 mod local;
+#[cfg(not(any(loom, sim)))]
+pub mod net;
 #[cfg(not(loom))]
 mod obs;
 #[cfg(all(not(loom), any(test, feature = "bench-internals")))]
