@@ -201,7 +201,10 @@ impl Pollable {
     ) -> io::Result<()> {
         match (call.patience)() {
             Patience::Forever => {}
-            Patience::None => return Err(would_block()),
+            Patience::None => {
+                park::poll_point();
+                return Err(would_block());
+            }
             // From the first wait on.
             Patience::For(time) => {
                 until.get_or_insert_with(|| clock::now().saturating_add(time));
@@ -307,6 +310,7 @@ fn would_block() -> io::Error {
 
 #[cold]
 fn expired() -> io::Error {
+    park::poll_point();
     io::Error::new(io::ErrorKind::TimedOut, "the deadline has passed")
 }
 
