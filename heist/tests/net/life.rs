@@ -215,6 +215,10 @@ fn an_accept_loop_survives_when_descriptors_run_out() {
         watched(|| {
             runtime(2).run(|| {
                 let echo = Echo::new();
+                // What the runtime needs is there after this.
+                let mut first = TcpStream::connect(echo.address()).unwrap();
+                first.write_all(b"x").unwrap();
+                first.read_exact(&mut [0; 1]).unwrap();
                 let mut others: Vec<_> =
                     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
                 assert!(others.len() > 20, "{}", others.len());
@@ -228,7 +232,7 @@ fn an_accept_loop_survives_when_descriptors_run_out() {
                 clients[0].set_read_timeout(None).unwrap();
                 drop(others);
                 clients[0].read_exact(&mut [0; 1]).unwrap();
-                drop(clients);
+                drop((first, clients));
                 echo.drain();
             });
         });
