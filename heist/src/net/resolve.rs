@@ -15,7 +15,7 @@ pub(super) fn resolve_first(addr: impl ToSocketAddrs) -> io::Result<Option<Socke
 
 /// Makes a call that may block its thread.
 pub(super) fn off_the_p<R>(f: impl FnOnce() -> R) -> R {
-    f()
+    crate::sched::syscall::syscall(f)
 }
 
 /// The first address with which `f` succeeds, as std tries them.

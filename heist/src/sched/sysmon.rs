@@ -198,10 +198,8 @@ impl Watch {
         (1..self.sched.procs()).contains(&self.sched.idle.idle_ps())
     }
 
-    /// `delay`, but no longer than until the next timer, the end of a slice, or this
-    /// one's turn to look at the network.
+    /// `delay`, but no longer than until the next timer, or the end of a slice.
     fn until_next(&self, delay: Duration) -> Duration {
-        let delay = if netpoll::is_unwatched(self.sched) { delay.min(MEDIUM) } else { delay };
         let next = timers::earliest(self.sched).min(self.next.unwrap_or(NEVER));
         if delay == SHORT || next == NEVER {
             return delay;
