@@ -370,7 +370,10 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
         let mut events = None;
         let woken = if offices.polls {
             let batch = events.insert(Batch::new());
-            m.note.sleep_elsewhere(|| sched.poll.wait(offices.timers, batch))
+            // First the right to wait, then the note: who rings when it says that this
+            // one is there must reach it.
+            let waiting = sched.poll.enter();
+            m.note.sleep_elsewhere(|| waiting.wait(offices.timers, batch))
         } else {
             m.note.sleep_until(Some(offices.timers.unwrap_or_else(|| clock::after(patience))))
         };

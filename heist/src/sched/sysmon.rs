@@ -193,7 +193,6 @@ impl Watch {
     /// `delay`, but no longer than until the next timer is late, the end of a slice,
     /// or until it is this one's turn to look at the network.
     fn until_next(&self, delay: Duration) -> Duration {
-        let delay = if netpoll::is_unwatched(self.sched) { delay.min(MEDIUM) } else { delay };
         let late = timers::earliest(self.sched).saturating_add(LATE);
         let next = late.min(self.next.unwrap_or(NEVER));
         if delay == SHORT || next == NEVER {
