@@ -51,6 +51,8 @@ mod context;
 mod declared;
 #[cfg(not(any(loom, sim)))]
 pub mod fs;
+#[cfg(not(any(loom, sim)))]
+pub mod io;
 #[cfg(not(loom))]
 mod local;
 #[cfg(not(loom))]
@@ -62,6 +64,8 @@ pub mod ops;
 pub mod os;
 #[cfg(not(loom))]
 mod panics;
+#[cfg(not(any(loom, sim)))]
+pub mod process;
 #[cfg(not(loom))]
 pub mod runtime;
 #[cfg(not(any(loom, sim)))]

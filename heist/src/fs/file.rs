@@ -121,6 +121,13 @@ impl File {
         syscall(|| self.0.set_times(times))
     }
 
+    /// Whether it is a terminal, as [`IsTerminal`](io::IsTerminal::is_terminal) says
+    /// it, which only std may implement.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        io::IsTerminal::is_terminal(&self.0)
+    }
+
     /// Changes when the file was last written.
     pub fn set_modified(&self, time: SystemTime) -> io::Result<()> {
         syscall(|| self.0.set_modified(time))

@@ -65,4 +65,10 @@ pub mod unix {
             syscall(|| std::os::unix::fs::chroot(dir))
         }
     }
+
+    /// `std::os::unix::process`. The methods of `CommandExt` are methods of
+    /// [`Command`](crate::process::Command) itself.
+    pub mod process {
+        pub use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
+    }
 }

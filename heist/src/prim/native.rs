@@ -385,6 +385,20 @@ pub(crate) mod os {
         }
     }
 
+    /// A descriptor that becomes readable when a process has ended.
+    pub(crate) fn pidfd_open(process: u32) -> std::io::Result<std::os::fd::OwnedFd> {
+        use std::os::fd::FromRawFd;
+        // SAFETY: takes no pointers; the descriptor that it returns is ours, and is
+        // closed on exec.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_pidfd_open, process, 0);
+            if fd < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(std::os::fd::OwnedFd::from_raw_fd(fd as libc::c_int))
+        }
+    }
+
     /// Ends the process at once, without running destructors or exit handlers:
     /// other threads are in an unknown state.
     pub(crate) fn exit_now(code: i32) -> ! {
