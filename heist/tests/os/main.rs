@@ -4,6 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod fs;
+mod io;
+mod process;
 mod signal;
 
 use common::*;
