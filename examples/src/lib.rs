@@ -1,8 +1,8 @@
 //! What the examples share: where to listen, and the loop that accepts.
 
+use heist::io;
 use heist::net::{TcpListener, TcpStream};
 use heist::signal::{self, Signal};
-use heist::{chan, io};
 use std::time::Duration;
 
 /// Listens where the first argument says, or else where `default` does, and calls
@@ -19,13 +19,9 @@ where
     let listener = TcpListener::bind(address)?;
     println!("listening on {}", listener.local_addr()?);
     let signals = signal::notify(&[Signal::INT, Signal::TERM])?;
-    let accepting = heist::go(move || accept(&listener, serve));
-    let (failed, failure) = chan::bounded(1);
-    heist::go(move || failed.send(accepting.join()));
-    chan::select! {
-        recv(signals) -> signal => println!("{}: closing down", signal.unwrap_or(Signal::INT)),
-        recv(failure) -> _ => return Err(io::Error::other("cannot accept")),
-    }
+    drop(heist::go(move || accept(&listener, serve)));
+    let signal = signals.recv().map_err(io::Error::other)?;
+    println!("{signal}: closing down");
     Ok(())
 }
 
@@ -37,11 +33,11 @@ where
         match listener.accept() {
             Ok((stream, _)) => {
                 let serve = serve.clone();
-                heist::go(move || {
+                drop(heist::go(move || {
                     // Answers are small, and others wait for them.
                     stream.set_nodelay(true)?;
                     serve(stream)
-                });
+                }));
             }
             // No descriptors left, say: others will be closed.
             Err(error) => {

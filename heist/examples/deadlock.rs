@@ -9,7 +9,7 @@
 //!
 //! Arguments show the cases around it: `joined` (two that join each other's
 //! friends), `rescued` (a plain thread wakes them in time), `late` (a plain
-//! thread that could have, but ends).
+//! thread that could have, but ends), `network` (another process wakes them).
 
 use heist::thread;
 use std::time::Duration;
@@ -43,6 +43,20 @@ fn main() {
             std::thread::spawn(move || std::thread::sleep(outside));
             spawn("sleeper", || thread::park()).join().unwrap();
         }),
+        "network" => heist::run(|| {
+            let listener = heist::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port().to_string();
+            let myself = std::env::current_exe().unwrap();
+            let client = std::process::Command::new(myself).args(["client", &port]).spawn();
+            spawn("server", move || drop(listener.accept().unwrap())).join().unwrap();
+            println!("rescued");
+            client.unwrap().wait().unwrap();
+        }),
+        "client" => {
+            std::thread::sleep(2 * outside);
+            let port = std::env::args().nth(2).unwrap().parse::<u16>().unwrap();
+            drop(std::net::TcpStream::connect(("127.0.0.1", port)));
+        }
         other => panic!("there is no case '{other}'"),
     }
 }

@@ -41,6 +41,7 @@ compile_error!(
 );
 
 pub mod chan;
+mod poll;
 mod prim;
 mod sched;
 
@@ -55,6 +56,8 @@ pub mod fs;
 pub mod io;
 #[cfg(not(loom))]
 mod local;
+#[cfg(not(any(loom, sim)))]
+pub mod net;
 #[cfg(not(loom))]
 mod obs;
 #[cfg(all(not(loom), any(test, feature = "bench-internals")))]

@@ -339,6 +339,12 @@ fn a_deadlock_is_reported_with_all_goroutines_and_code_2() {
 }
 
 #[test]
+fn no_deadlock_is_reported_while_somebody_waits_for_the_network() {
+    let ended = finish(example("deadlock").arg("network"), PATIENCE);
+    assert!(ended.stdout.contains("rescued"), "{ended}");
+}
+
+#[test]
 fn no_deadlock_is_reported_while_a_plain_thread_could_wake_somebody() {
     let ended = finish(example("deadlock").arg("rescued"), PATIENCE);
     ended.assert_exit(0);

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 /// From the bottom up; a module may use itself and what stands before it.
 const LAYERS: [&[&str]; 7] = [
     &["prim"],
-    &["stacks", "timer"],
+    &["stacks", "timer", "poll"],
     &["context"],
     &["sched"],
     &["obs"],
     &[
-        "runtime", "thread", "chan", "sync", "time", "stack", "local", "panics", "entry", "ops",
-        "lib", "declared", "fs", "io", "os", "process", "signal",
+        "runtime", "thread", "chan", "sync", "time", "net", "fs", "io", "os", "process", "signal",
+        "stack", "local", "panics", "entry", "ops", "lib", "declared",
     ],
     &["sim"],
 ];

@@ -60,8 +60,7 @@ fn serve(stream: TcpStream, room: &Room) -> io::Result<()> {
         io::Result::Ok(())
     });
 
-    let mut socket =
-        WebSocket::from_raw_socket(Reader { stream, sender }, Role::Server, None);
+    let mut socket = WebSocket::from_raw_socket(Reader { stream, sender }, Role::Server, None);
     // Ends when the other side closes, or with an error: both are the end.
     while let Ok(message) = socket.read() {
         if let Message::Text(text) = message {

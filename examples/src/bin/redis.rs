@@ -45,7 +45,7 @@ impl Store {
         if self.has(key) {
             self.ends.insert(key.into(), end);
             let key = key.to_vec();
-            Timer::at(end, move || {
+            let _ = Timer::at(end, move || {
                 let mut store = store();
                 let _ = store.ends.get(&key) == Some(&end) && store.remove(&key);
             });
@@ -158,7 +158,7 @@ impl Client {
         self.flush()?;
         let (hang_up, hung_up) = chan::bounded(1);
         let (stream, tell) = (self.stream.get_ref().try_clone()?, hang_up.clone());
-        heist::go(move || stream.peek(&mut [0]).is_ok_and(|n| n > 0) || tell.send(()).is_ok());
+        let _ = heist::go(move || matches!(stream.peek(&mut [0]), Ok(1)) || tell.send(()).is_ok());
         let got = select! {
             recv(take) -> got => got.ok(),
             recv(clock) -> _ => None,
@@ -177,7 +177,7 @@ impl Client {
         if self.inbox.is_none() {
             let mut stream = self.stream.get_ref().try_clone()?;
             let (sender, messages) = chan::bounded::<Bytes>(1024); // who is slower misses some
-            heist::go(move || messages.iter().try_for_each(|bytes| stream.write_all(&bytes)));
+            let _ = heist::go(move || messages.iter().try_for_each(|b| stream.write_all(&b)));
             self.inbox = Some(sender);
         }
         let (mut locked, inbox) = (store(), self.inbox.clone().ok_or(SYNTAX)?);

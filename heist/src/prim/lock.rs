@@ -19,6 +19,8 @@ pub(crate) enum Rank {
     Threads,
     /// `Sched`: the global queue and the lists of idle Ps and Ms.
     Sched,
+    /// Where a descriptor is registered.
+    Poll,
     /// The timers of a P.
     Timers,
     /// The names of goroutines that have one.

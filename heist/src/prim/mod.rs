@@ -33,11 +33,14 @@ pub(crate) use model::{bed, cell};
 #[cfg(not(any(loom, sim)))]
 pub(crate) use native::{atomic, clock, env, futex, hint, mutex, os, probe, thread};
 #[cfg(sim)]
-pub(crate) use sim::{atomic, clock, env, futex, hint, mutex, os, probe, thread};
+pub(crate) use sim::{atomic, clock, env, epoll, futex, hint, mutex, os, probe, thread};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) use native::fault;
 
+#[cfg(not(any(loom, sim)))]
+#[allow(unsafe_code)] // named file: system calls
+pub(crate) mod epoll;
 pub(crate) mod fatal;
 #[allow(unsafe_code)] // named file: the value behind a latch
 pub(crate) mod latch;

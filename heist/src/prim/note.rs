@@ -12,16 +12,48 @@ use std::time::Duration;
 const EMPTY: u32 = 0;
 const ASLEEP: u32 = 1;
 const SIGNALLED: u32 = 2;
+/// Its owner sleeps elsewhere, where only the bell reaches it.
+const ELSEWHERE: u32 = 3;
+
+/// What wakes the owner of a note that sleeps elsewhere.
+pub(crate) trait Bell: Sync {
+    /// Ends the owner's sleep, also one that has not quite begun.
+    fn ring(&self);
+}
 
 /// A one-shot event, reset by its sleeper.
-#[derive(Debug)]
 pub(crate) struct Note {
     state: Futex,
+    bell: Option<&'static dyn Bell>,
+}
+
+impl std::fmt::Debug for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Note").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 impl Note {
     pub(crate) const fn new() -> Self {
-        Note { state: Futex::new(EMPTY) }
+        Note { state: Futex::new(EMPTY), bell: None }
+    }
+
+    /// A note whose owner may also sleep where `bell` reaches it: in the poller, say,
+    /// which waits for the network and for this note at the same time.
+    pub(crate) const fn with_bell(bell: &'static dyn Bell) -> Self {
+        Note { state: Futex::new(EMPTY), bell: Some(bell) }
+    }
+
+    /// The owner sleeps elsewhere: in `sleep`, which the bell ends. Returns whether
+    /// the signal came, before or meanwhile.
+    pub(crate) fn sleep_elsewhere(&self, sleep: impl FnOnce()) -> bool {
+        debug_assert!(self.bell.is_some());
+        let word = self.state.word();
+        // Acquire: as in `sleep_until`.
+        if word.compare_exchange(EMPTY, ELSEWHERE, Ordering::Acquire, Ordering::Acquire).is_ok() {
+            sleep();
+        }
+        word.swap(EMPTY, Ordering::Acquire) == SIGNALLED
     }
 
     /// Sleeps until [`wake`](Self::wake), and takes the signal.
@@ -69,11 +101,16 @@ impl Note {
 
     /// Wakes the sleeper, or the next one to come. The system call is made only
     /// if somebody sleeps. Safe to call from a signal handler.
+    /// (A note with a bell is not for signal handlers.)
     pub(crate) fn wake(&self) {
-        if self.state.word().swap(SIGNALLED, Ordering::Release) == ASLEEP
-            && !is(Mutant::NoFutexWake)
-        {
-            self.state.wake_one();
+        match self.state.word().swap(SIGNALLED, Ordering::Release) {
+            ASLEEP if !is(Mutant::NoFutexWake) => self.state.wake_one(),
+            ELSEWHERE => {
+                if let Some(bell) = self.bell {
+                    bell.ring();
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -107,6 +144,24 @@ mod tests {
         note.wake();
         note.sleep();
         assert!(!note.sleep_for(Duration::from_millis(1)), "one signal, one sleep");
+    }
+
+    #[test]
+    fn a_sleeper_elsewhere_is_rung() {
+        struct Count(AtomicU64);
+        impl Bell for Count {
+            fn ring(&self) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let bell: &'static Count = Box::leak(Box::new(Count(AtomicU64::new(0))));
+        let note = Note::with_bell(bell);
+        assert!(note.sleep_elsewhere(|| note.wake()));
+        assert_eq!(bell.0.load(Ordering::SeqCst), 1);
+        note.wake();
+        assert!(note.sleep_elsewhere(|| unreachable!("the signal was there")));
+        assert!(!note.sleep_elsewhere(|| ()));
+        assert_eq!(bell.0.load(Ordering::SeqCst), 1, "it rings for sleepers only");
     }
 
     #[test]

@@ -21,9 +21,10 @@ use super::policy::{Departure, departs};
 use super::protocol::idle::{Found, Recheck};
 use super::schedt::Sched;
 use super::timers::Keeper;
-use super::{steal, timers, wake};
+use super::{netpoll, steal, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
+use crate::prim::epoll::Batch;
 use crate::prim::mutant::{Mutant, is};
 use crate::prim::probe;
 use crate::timer::NEVER;
@@ -80,8 +81,7 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
         if let Some(next) = from_local(p) {
             return Some(found(m, next));
         }
-        poll_network(p);
-        if timers::run_due(m.sched, p) {
+        if poll_network(m, p) || timers::run_due(m.sched, p) {
             continue;
         }
         if let Some(g) = search(m, p) {
@@ -120,9 +120,15 @@ fn stop_searching(m: &'static M) {
     }
 }
 
-/// Phase 5. The network comes with `heist::net`; nobody waits for it yet.
+/// Phase 5. Not for the last P that runs: there is nothing to steal, so its M goes to
+/// wait in the poller right away, and would have looked twice.
 #[inline(always)]
-fn poll_network(_p: Held) {}
+fn poll_network(m: &'static M, p: Held) -> bool {
+    let sched = m.sched;
+    let waits_at_once = sched.idle.idle_ps() + 1 == sched.procs()
+        && sched.idle_runq_size.load(Ordering::Relaxed) == 0;
+    sched.poll.is_wanted() && !waits_at_once && netpoll::look(sched, p)
+}
 
 /// Phase 2.
 #[inline(always)]
@@ -141,7 +147,9 @@ fn from_global_now_and_then(m: &'static M, p: Held) -> Option<Next> {
 #[cold]
 fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     // Also the clock that reports of waiting goroutines go by.
-    p.own().now.set(clock::now());
+    let now = clock::now();
+    p.own().now.set(now);
+    netpoll::look_if_late(m.sched, p, now);
     let yielded_first = (p.tick() / GLOBAL_EVERY).is_multiple_of(2);
     let global = || match m.sched.runq_size.load(Ordering::Relaxed) {
         0 => None,
@@ -338,61 +346,85 @@ pub(crate) fn stop_m(m: &'static M) -> bool {
         shared.idle_ms.push(m);
     }
     loop {
-        let watch = watch_timers(m);
-        let until = watch.unwrap_or_else(|| clock::after(patience));
-        let woken = m.note.sleep_until(Some(until));
+        let offices = take_offices(m);
+        let mut events = None;
+        let woken = if offices.polls {
+            let batch = events.insert(Batch::new());
+            m.note.sleep_elsewhere(|| sched.poll.wait(offices.timers, batch))
+        } else {
+            m.note.sleep_until(Some(offices.timers.unwrap_or_else(|| clock::after(patience))))
+        };
         if m.acquire_next_p() {
             m.held().own().now.set(clock::now());
+            if let Some(events) = &events {
+                netpoll::deliver(sched, m.held(), events);
+            }
             return true;
         }
         if sched.closing() {
+            events.iter().for_each(netpoll::deliver_from_outside);
             // Chosen at the last moment, it has a P to give up.
             return !leave_idle(m) && m.acquire_next_p();
         }
-        if woken {
-            continue; // to look at the timers again
-        }
-        if watch.is_some() {
-            if run_due_timers(m) {
-                return true;
+        let some = events.as_ref().is_some_and(|events| !events.is_empty());
+        let due = !woken && offices.timers.is_some();
+        if (some || due) && come_back(m) {
+            if let Some(events) = &events {
+                netpoll::deliver(sched, m.held(), events);
             }
-        } else if retire(m) {
+            timers::steal(sched, m.held());
+            return true;
+        }
+        if some {
+            // No P is idle: those that run will see them.
+            events.iter().for_each(netpoll::deliver_from_outside);
+        } else if !woken && !offices.polls && !due && retire(m) {
             return false;
         }
+        // Or it was told to look at its offices again.
     }
 }
 
-/// An idle M becomes the keeper of the timers, if there are any, and nobody
-/// sleeps until the earliest of them. Returns until when it sleeps then.
-fn watch_timers(m: &'static M) -> Option<u64> {
-    let mut shared = m.sched.shared.lock();
+/// What an idle M looks after while it sleeps.
+struct Offices {
+    /// It sleeps until the earliest timer of all, which is then.
+    timers: Option<u64>,
+    /// It waits in the poller.
+    polls: bool,
+}
+
+/// An idle M becomes the keeper of the timers, if there are any and nobody sleeps
+/// until the earliest of them; and goes to wait in the poller, if something is
+/// registered there and nobody waits.
+fn take_offices(m: &'static M) -> Offices {
+    let sched = m.sched;
+    let mut shared = sched.shared.lock();
+    // One that was chosen meanwhile is about to run. Ps that are busy look after
+    // their timers themselves, and at the network.
+    let idle = shared.idle_ms.iter().any(|idle| ptr::eq(*idle, m)) && !shared.idle_ps.is_empty();
     // With the lock: see `timers::arm_anywhere`.
-    let until = timers::earliest(m.sched);
-    let mine = shared.keeper.is_some_and(|keeper| ptr::eq(keeper.m, m));
-    let earlier = mine || shared.keeper.is_none_or(|keeper| until < keeper.until);
-    // One that was chosen meanwhile is about to run.
-    let idle = shared.idle_ms.iter().any(|idle| ptr::eq(*idle, m));
-    // Ps that are busy look after their timers themselves.
-    if until == NEVER || !earlier || !idle || shared.idle_ps.is_empty() {
-        if mine {
-            // Or the next one to sleep would rely on it.
-            shared.keeper = None;
-        }
-        return None;
+    let until = timers::earliest(sched);
+    let earlier = shared.keeper.is_none_or(|keeper| ptr::eq(keeper.m, m) || until < keeper.until);
+    let keeps = idle && earlier && until != NEVER;
+    let polls = idle && sched.poll.is_wanted() && shared.poller.is_none_or(|p| ptr::eq(p, m));
+    // Or the next one to sleep would rely on it.
+    shared.leave_offices(m);
+    if keeps {
+        shared.keeper = Some(Keeper { m, until });
     }
-    shared.keeper = Some(Keeper { m, until });
-    Some(until)
+    if polls {
+        shared.poller = Some(m);
+    }
+    Offices { timers: keeps.then_some(until), polls }
 }
 
-/// The keeper's time has come: it takes an idle P and runs what is due. False if
-/// it is to sleep again: somebody has chosen it, or no P is idle.
-fn run_due_timers(m: &'static M) -> bool {
+/// An M that was not chosen has seen something to do: it takes an idle P. False if it
+/// is to sleep again: somebody has chosen it, or no P is idle.
+fn come_back(m: &'static M) -> bool {
     let sched = m.sched;
     let p = {
         let mut shared = sched.shared.lock();
-        if shared.keeper.is_some_and(|keeper| ptr::eq(keeper.m, m)) {
-            shared.keeper = None;
-        }
+        shared.leave_offices(m);
         // Chosen by another, it has a P already.
         let Some(at) = shared.idle_ms.iter().position(|idle| ptr::eq(*idle, m)) else {
             return false;
@@ -402,7 +434,7 @@ fn run_due_timers(m: &'static M) -> bool {
         p
     };
     m.acquire_p(p);
-    timers::steal(sched, m.held());
+    m.held().own().now.set(clock::now());
     true
 }
 

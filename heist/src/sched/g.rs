@@ -71,11 +71,13 @@ pub(crate) enum WaitReason {
     Barrier,
     Once,
     Semaphore,
+    /// The network, a pipe: a descriptor.
+    Io,
 }
 
 impl WaitReason {
     /// In the order of their numbers.
-    const ALL: [(WaitReason, &'static str); 16] = [
+    const ALL: [(WaitReason, &'static str); 17] = [
         (WaitReason::None, "waiting"),
         (WaitReason::Join, "join"),
         (WaitReason::Park, "park"),
@@ -92,6 +94,7 @@ impl WaitReason {
         (WaitReason::Barrier, "barrier"),
         (WaitReason::Once, "once"),
         (WaitReason::Semaphore, "semacquire"),
+        (WaitReason::Io, "IO wait"),
     ];
 
     fn of(byte: u8) -> WaitReason {

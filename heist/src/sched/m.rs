@@ -26,7 +26,8 @@ const STACK: usize = 256 << 10;
 pub(crate) struct M {
     pub(crate) id: u32,
     pub(crate) sched: &'static Sched,
-    /// Sleeps here without a P; woken with one in `next_p`, or to end.
+    /// Sleeps here without a P, or in the poller; woken with one in `next_p`, or to
+    /// end.
     pub(crate) note: Note,
     /// A P on its way to this M.
     next_p: AtomicPtr<P>,
@@ -57,7 +58,7 @@ impl M {
         let m = Box::leak(Box::new(M {
             id,
             sched,
-            note: Note::new(),
+            note: Note::with_bell(&sched.poll),
             next_p: AtomicPtr::new(ptr::null_mut()),
             p: AtomicPtr::new(ptr::null_mut()),
             curg: AtomicPtr::new(ptr::null_mut()),

@@ -11,6 +11,7 @@
 //! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
+//! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
@@ -43,6 +44,8 @@ pub(crate) mod m;
 pub(crate) mod mask;
 #[cfg(not(loom))]
 pub(crate) mod names;
+#[cfg(not(loom))]
+pub(crate) mod netpoll;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: what only the holder touches
 pub(crate) mod p;

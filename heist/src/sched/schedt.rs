@@ -13,6 +13,7 @@ use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
 use super::protocol::run_queue::HALF;
 use super::timers::{self, Keeper};
+use crate::poll::poller::Poller;
 use crate::prim::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, keep,
 };
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) free_ms: Vec<&'static M>,
     /// The idle M that looks after the timers, if there are any.
     pub(crate) keeper: Option<Keeper>,
+    /// The idle M that waits in the poller, if there is anything to wait for.
+    pub(crate) poller: Option<&'static M>,
     /// Every M ever made.
     pub(crate) all_ms: Vec<&'static M>,
     /// Ms with a thread.
@@ -86,20 +89,36 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Takes the M that went idle last. The keeper of the timers stays, if there
-    /// is another.
+    /// Takes the M that went idle last. The one in the poller and the keeper of the
+    /// timers stay, if there is another.
     pub(crate) fn take_idle_m(&mut self) -> Option<&'static M> {
-        let keeper = self.keeper.map(|keeper| keeper.m);
-        let is_keeper = |m: &M| keeper.is_some_and(|keeper| ptr::eq(keeper, m));
-        if self.idle_ms.len() > 1 && self.idle_ms.last().is_some_and(|m| is_keeper(m)) {
-            let before = self.idle_ms.len() - 2;
-            return Some(self.idle_ms.remove(before));
-        }
-        let m = self.idle_ms.pop()?;
-        if is_keeper(m) {
+        let last = |free: &dyn Fn(&M) -> bool| self.idle_ms.iter().rposition(|m| free(m));
+        let at = last(&|m| !self.keeps(m) && !self.polls(m))
+            .or_else(|| last(&|m| !self.polls(m)))
+            .or(self.idle_ms.len().checked_sub(1))?;
+        let m = self.idle_ms.remove(at);
+        self.leave_offices(m);
+        Some(m)
+    }
+
+    /// Whether it is the keeper of the timers.
+    pub(crate) fn keeps(&self, m: &M) -> bool {
+        self.keeper.is_some_and(|keeper| ptr::eq(keeper.m, m))
+    }
+
+    /// Whether it is the one that waits in the poller.
+    pub(crate) fn polls(&self, m: &M) -> bool {
+        self.poller.is_some_and(|poller| ptr::eq(poller, m))
+    }
+
+    /// An M is not idle any more.
+    pub(crate) fn leave_offices(&mut self, m: &M) {
+        if self.keeps(m) {
             self.keeper = None;
         }
-        Some(m)
+        if self.polls(m) {
+            self.poller = None;
+        }
     }
 }
 
@@ -133,6 +152,8 @@ pub(crate) struct Sched {
     /// Wakes the thread that waits for the Ms to end.
     pub(crate) all_stopped: Note,
     pub(crate) sysmon: super::sysmon::Sysmon,
+    /// What its goroutines wait for outside of the process, and some others.
+    pub(crate) poll: Poller,
     /// Since when goroutines have been waiting for a stack, or 0.
     pub(crate) no_stack_since: AtomicU64,
     /// The goroutine whose panic closed the runtime (`PanicPolicy::ShutDown`).
@@ -232,6 +253,7 @@ impl Sched {
                     idle_ms: Vec::new(),
                     free_ms: Vec::new(),
                     keeper: None,
+                    poller: None,
                     all_ms: Vec::new(),
                     threads: 0,
                     closed: true,
@@ -254,6 +276,7 @@ impl Sched {
             opened: AtomicU64::new(0),
             all_stopped: Note::new(),
             sysmon: super::sysmon::Sysmon::new(),
+            poll: Poller::new(),
             no_stack_since: AtomicU64::new(0),
             fatal_panic: Lock::new(Rank::Leaf, None),
             winding_down: Lock::new(Rank::Shutdown, false),
@@ -275,6 +298,7 @@ impl Sched {
             }
             while self.take_idle_p(&mut shared).is_some() {}
             shared.keeper = None;
+            shared.poller = None;
         }
         timers::clear(self);
         for p in self.ps() {

@@ -10,7 +10,8 @@
 //!    thread's: one that never ran has its closure dropped, one that is parked
 //!    is resumed with the order to unwind, so that everything on its stack is
 //!    dropped. Whoever joins it gets an error. Up to the deadline, too.
-//! 4. **Leave.** sysmon ends, all threads are joined, the scheduler is recycled.
+//! 4. **Leave.** sysmon ends, others who waited in this runtime's poller are told to
+//!    wait elsewhere, all threads are joined, the scheduler is recycled.
 //!
 //! A goroutine that does not stop by the deadline (it computes, blocks its
 //! thread, or refuses to unwind) is left behind with its thread and reported on
@@ -24,7 +25,7 @@ use super::protocol::join::Finish;
 use super::schedt::Sched;
 use super::task::Shutdown;
 use super::waiter::Waiter;
-use super::{g_pool, in_place, sysmon};
+use super::{g_pool, in_place, netpoll, sysmon};
 use crate::context::{Resume, Suspend};
 use crate::prim::atomic::{AtomicBool, Ordering};
 use crate::prim::fatal::fatal;
@@ -122,6 +123,7 @@ fn close_blocking(sched: &'static Sched) -> Left {
         let _ = handle.join();
     }
     sysmon::stop(sched);
+    netpoll::dissolve(sched);
     if left != Left::Nothing {
         return left;
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a runnext that stays | its owner computes on; it is taken to the others |
 //! | a timer that is late | its P computes; a thief is woken |
+//! | nobody looks at the network | all who could compute; it looks itself |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | free stacks that lie around | their pages go back to the kernel |
 //! | everything sleeps for good | deadlock: say so |
@@ -17,7 +18,7 @@ use super::m::HeistThread;
 use super::p::P;
 use super::protocol::run_queue::NextUp;
 use super::schedt::Sched;
-use super::{g::G, signal, steal, timers, waiter, wake};
+use super::{g::G, netpoll, signal, steal, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -31,6 +32,8 @@ use std::time::Duration;
 
 const SHORT: Duration = Duration::from_micros(20);
 const LONG: Duration = Duration::from_millis(10);
+/// While a P is idle and nobody waits in the poller.
+const MEDIUM: Duration = Duration::from_millis(1);
 const QUIET_ROUNDS: u32 = 50;
 
 /// How long all Ps must be idle before it sleeps deeply.
@@ -170,8 +173,10 @@ impl Watch {
         }
     }
 
-    /// `delay`, but no longer than until the next timer.
+    /// `delay`, but no longer than until the next timer, or until it is this one's
+    /// turn to look at the network.
     fn until_next_timer(&self, delay: Duration) -> Duration {
+        let delay = if netpoll::is_unwatched(self.sched) { delay.min(MEDIUM) } else { delay };
         let next = timers::earliest(self.sched);
         if delay == SHORT || next == NEVER {
             return delay;
@@ -213,6 +218,7 @@ impl Watch {
             acted |= self.help_stale_next(i, p);
         }
         acted |= self.help_late_timers(now);
+        acted |= netpoll::look_for_others(self.sched, now);
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
             fence(Ordering::SeqCst);
             wake::wake_p(self.sched);
@@ -268,6 +274,11 @@ impl Watch {
             }
             // Under the lock: a P leaves the idle ones only with it.
             self.sched.sysmon.deep.store(true, Ordering::Relaxed);
+            // Whoever went to sleep last took that office. If it could not, because a
+            // thread was refused, say, another does.
+            if self.sched.poll.is_wanted() && shared.poller.is_none() {
+                shared.idle_ms.iter().for_each(|m| m.note.wake());
+            }
         }
         // What lay around warm until now.
         stacks::trim();
@@ -338,7 +349,8 @@ fn asleep() -> Option<u64> {
         done += sched.ps().map(|p| u64::from(p.tick())).sum::<u64>();
         done += sched.foreign_spawned.load(Ordering::SeqCst);
     }
-    (alive > 0).then_some(done)
+    // What one waits for from outside may come.
+    (alive > 0 && !netpoll::anybody_waits()).then_some(done)
 }
 
 /// Prints all goroutines.

@@ -17,6 +17,7 @@
 
 use super::g::{G, flag};
 use super::m::{Inside, M};
+use super::netpoll::{self, Desc, Side};
 use super::p::{Held, P};
 use super::protocol::turn::Number;
 use super::schedt::Sched;
@@ -45,6 +46,8 @@ pub(crate) enum Due {
     Unpark(&'static G, Number),
     /// Something is called, with the number that it was set with.
     Call(Arc<dyn Alarm>, u64),
+    /// The deadline of a descriptor's direction has come, the one with this number.
+    Poll(&'static Desc, Side, u64),
 }
 
 /// What a timer calls, on a thread of the scheduler: it must not block and
@@ -62,6 +65,7 @@ impl Due {
         match self {
             Due::Wake(g, number) | Due::Unpark(g, number) => g.turn().is_open(*number),
             Due::Call(alarm, number) => alarm.is_set(*number),
+            Due::Poll(desc, side, number) => side.of(desc).is_deadline(*number),
         }
     }
 
@@ -82,13 +86,16 @@ impl Due {
                 }
             }
             Due::Call(alarm, number) => alarm.ring(number),
+            Due::Poll(desc, side, number) => {
+                netpoll::wake_all(side.of(desc).expire(number), |turn| turn.wake_last(sched, p));
+            }
         }
     }
 }
 
 /// Makes a goroutine ready behind the others: the clock favours nobody, and
 /// those that expire together run in the order of their time.
-fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
+pub(crate) fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
     use super::protocol::g_state::Ready;
     let idle_priority = g.has(flag::IDLE_PRIORITY);
     match g.state.ready() {
@@ -110,6 +117,18 @@ impl Armed {
     #[inline]
     pub(crate) fn disarm(self) {
         self.p.timers.note_dead();
+    }
+
+    /// Where it is set, in half a word; never 0.
+    pub(crate) fn half_word(self) -> u32 {
+        // At most 1,024 Ps, and as many as 4,096 runtimes.
+        u32::from(self.sched.slot()) << 16 | self.p.id << 1 | 1
+    }
+
+    /// The timer that [`half_word`](Self::half_word) came from.
+    pub(crate) fn from_half_word(word: u32) -> Armed {
+        let sched = super::schedt::at((word >> 16) as u16);
+        Armed { sched, p: sched.p((word & 0xffff) >> 1) }
     }
 
     /// Where it is set, in a word.

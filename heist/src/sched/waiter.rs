@@ -13,9 +13,11 @@
 
 use super::g::{G, WaitReason};
 use super::m;
+use super::p::Held;
 use super::park;
 use super::protocol::g_state::Status;
 use super::protocol::turn::{End, Number, TurnWord};
+use super::schedt::Sched;
 use super::timers::{self, Due};
 use crate::context::Resume;
 use crate::prim::atomic::{AtomicUsize, Ordering};
@@ -233,6 +235,16 @@ impl Turn {
     #[inline]
     pub(crate) fn wake(self) {
         self.waiter.wake();
+    }
+
+    /// As [`wake`](Self::wake), on behalf of a P that has found what was waited for: a
+    /// goroutine of its runtime goes behind the others there.
+    #[inline]
+    pub(crate) fn wake_last(self, sched: &'static Sched, p: Held) {
+        match self.waiter.kind() {
+            Kind::Goroutine(g) if g.runtime() == sched.slot() => timers::ready_last(sched, p, g),
+            _ => self.wake(),
+        }
     }
 
     /// Whether nobody has ended it.

@@ -360,10 +360,12 @@ pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
         drop(shared);
         return start_m(sched, p, false);
     }
-    // An M that goes to sleep looks at the timers, but the one that gives this P up
-    // waits with its goroutine: if they have no keeper, another M looks.
+    // An M that goes to sleep looks at the timers and the network, but the one that
+    // gives this P up waits with its goroutine: if nobody keeps them, another M looks.
     let next = timers::earliest(sched);
-    let kept = next == NEVER || shared.keeper.is_some_and(|keeper| keeper.until <= next);
+    let polled = shared.poller.is_some() || !sched.poll.is_wanted();
+    let kept =
+        polled && (next == NEVER || shared.keeper.is_some_and(|keeper| keeper.until <= next));
     let sleeper = shared.idle_ms.last().copied();
     if !kept && sleeper.is_none() {
         return run_p(sched, shared, p, false);

@@ -1,7 +1,9 @@
 //! `heist::io`.
 
 use super::*;
-use heist::io::{self, BufRead, ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write};
+use heist::io::{
+    self, BufRead, ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write,
+};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -277,7 +279,7 @@ fn nothing_is_left_of_a_thousand_pipes() {
                 reader.read_exact(&mut [0]).unwrap();
                 wrote.join().unwrap();
             };
-            once();
+            warm_up();
             let before = descriptors();
             heist::thread::scope(|scope| {
                 for _ in 0..100 {

@@ -45,7 +45,19 @@ impl Drop for Folder {
     }
 }
 
-/// How many descriptors the process has open.
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+/// The descriptors that the process has open, as the kernel describes them.
+fn descriptors() -> Vec<String> {
+    let all = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<_> = all.filter_map(|path| std::fs::read_link(path).ok()).collect();
+    names.sort();
+    names.into_iter().map(|name| name.display().to_string()).collect()
+}
+
+/// Makes the runtime open what its poller needs: by waiting for something.
+fn warm_up() {
+    let (mut reader, mut writer) = heist::io::pipe().unwrap();
+    let read = heist::go(move || std::io::Read::read_exact(&mut reader, &mut [0]));
+    heist::thread::sleep(std::time::Duration::from_millis(1));
+    std::io::Write::write_all(&mut writer, &[0]).unwrap();
+    read.join().unwrap().unwrap();
 }

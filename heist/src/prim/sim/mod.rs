@@ -11,7 +11,7 @@
 //! | `buffer.rs` | store buffers: what a missing fence lets others see |
 //! | `lines.rs`, `cost.rs`, `topology.rs` | what an access costs, and why |
 //! | `record.rs` | the last steps, for a report |
-//! | `atomic.rs`, `futex.rs`, `mutex.rs`, `thread.rs`, `world.rs` | the names that `prim` gives out |
+//! | `atomic.rs`, `epoll.rs`, `futex.rs`, `mutex.rs`, `thread.rs`, `world.rs` | the names that `prim` gives out |
 //!
 //! Every operation of `prim` is a *step*: it costs virtual time, and another
 //! thread may go on before it takes effect. Between two steps nobody else runs.
@@ -27,6 +27,7 @@ mod choose;
 mod config;
 mod cores;
 mod cost;
+pub(crate) mod epoll;
 mod fault;
 pub(crate) mod futex;
 mod lines;

@@ -1,0 +1,61 @@
+//! The network: std's sockets, whose calls park the goroutine and not its thread.
+//!
+//! The types have std's names, methods, errors and formats, so that changing
+//! `std::net` to `heist::net` is all that a synchronous program or crate needs. The
+//! Unix ones, which std keeps in `std::os::unix::net`, are here too. On a plain OS
+//! thread the same calls block the thread.
+//!
+//! ```
+//! use heist::net::{TcpListener, TcpStream};
+//! use std::io::{Read, Write};
+//!
+//! heist::run(|| {
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let address = listener.local_addr()?;
+//!     let echo = heist::go(move || {
+//!         let (mut stream, _peer) = listener.accept()?;
+//!         std::io::copy(&mut stream.try_clone()?, &mut stream)
+//!     });
+//!     let mut stream = TcpStream::connect(address)?;
+//!     stream.write_all(b"hello")?;
+//!     stream.shutdown(heist::net::Shutdown::Write)?;
+//!     let mut answer = String::new();
+//!     stream.read_to_string(&mut answer)?;
+//!     assert_eq!(answer, "hello");
+//!     assert_eq!(echo.join().unwrap()?, 5);
+//!     Ok::<(), std::io::Error>(())
+//! })?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! # Beyond std
+//!
+//! - `set_deadline`, `set_read_deadline` and `set_write_deadline`, as Go has them: a
+//!   moment at which calls begin to fail, those that wait now included.
+//! - `close`, which ends the calls that wait on a socket from another goroutine. A
+//!   listener's [`incoming`](TcpListener::incoming) ends then, too: close it, wait for
+//!   the connections that there are, and a server has drained.
+//! - [`incoming`](TcpListener::incoming) goes on when a connection was given up
+//!   before it was accepted, and pauses while the process has no descriptors left.
+//!
+//! # What a call costs
+//!
+//! A call is tried first, and only one that would block waits. A descriptor is
+//! registered with the kernel when it first waits, and not touched again until it is
+//! closed. A request on a busy connection is one read and one write.
+
+#[allow(unsafe_code)] // named file: raw descriptors
+mod fd;
+mod forward;
+mod incoming;
+mod resolve;
+mod socket;
+mod tcp_listener;
+mod tcp_stream;
+
+pub use std::net::{
+    AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
+    ToSocketAddrs,
+};
+pub use tcp_listener::{Incoming, IntoIncoming, TcpListener};
+pub use tcp_stream::TcpStream;

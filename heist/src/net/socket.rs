@@ -1,0 +1,182 @@
+//! What all sockets are made of: std's socket, and how to wait for it.
+//!
+//! Streams and datagram sockets stay as std leaves them, blocking as far as the
+//! kernel knows: each call says that it must not wait (`MSG_DONTWAIT`). So one that is
+//! given away, or whose descriptor others use, is what they expect. Only a listener is
+//! non-blocking underneath, since accept(2) cannot be told.
+
+use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::prim::clock;
+use crate::runtime::current_sched;
+use crate::sched::netpoll::{Call, Patience, Pollable, Side};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::Location;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the handles of a socket have in common: with std the kernel keeps it.
+#[derive(Debug, Default)]
+struct Options {
+    nonblocking: AtomicBool,
+    /// Of reading and writing, in nanoseconds; 0 for none.
+    timeouts: [AtomicU64; 2],
+}
+
+/// A socket of std's kind `S`.
+pub(super) struct Socket<S: AsFd> {
+    /// Always there, until it is taken out.
+    inner: Option<S>,
+    poll: Pollable,
+    options: Arc<Options>,
+}
+
+impl<S: AsFd> Socket<S> {
+    /// A socket that was made just now.
+    pub(super) fn new(inner: S) -> Self {
+        Socket { inner: Some(inner), poll: Pollable::new(), options: Arc::default() }
+    }
+
+    /// A socket that others have used, with its timeouts.
+    pub(super) fn adopt(inner: S, timeouts: [io::Result<Option<Duration>>; 2]) -> Self {
+        let socket = Socket::new(inner);
+        let flags = rustix::fs::fcntl_getfl(socket.fd());
+        let nonblocking = flags.is_ok_and(|f| f.contains(rustix::fs::OFlags::NONBLOCK));
+        socket.note_nonblocking(nonblocking);
+        let [read, write] = timeouts;
+        socket.note_timeout(Side::Read, read.ok().flatten());
+        socket.note_timeout(Side::Write, write.ok().flatten());
+        socket
+    }
+
+    /// Another handle of the same socket, of which `inner` is a duplicate.
+    pub(super) fn again(&self, inner: S) -> Self {
+        let options = Arc::clone(&self.options);
+        Socket { inner: Some(inner), poll: Pollable::new(), options }
+    }
+
+    #[inline(always)]
+    pub(super) fn inner(&self) -> &S {
+        match &self.inner {
+            Some(inner) => inner,
+            None => unreachable!("only `into_inner` takes it, and the socket with it"),
+        }
+    }
+
+    pub(super) fn into_inner(mut self) -> S {
+        self.poll.release(self.fd());
+        match self.inner.take() {
+            Some(inner) => inner,
+            None => unreachable!("as in `inner`"),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.inner().as_fd()
+    }
+
+    pub(super) fn note_nonblocking(&self, nonblocking: bool) {
+        self.options.nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_nonblocking(&self) -> bool {
+        self.options.nonblocking.load(Ordering::Relaxed)
+    }
+
+    /// The kernel has accepted it, so it is not zero.
+    pub(super) fn note_timeout(&self, side: Side, timeout: Option<Duration>) {
+        let nanos = timeout.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+        self.options.timeouts[side as usize].store(nanos, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn patience(&self, side: Side) -> Patience {
+        if self.is_nonblocking() {
+            return Patience::None;
+        }
+        match self.options.timeouts[side as usize].load(Ordering::Relaxed) {
+            0 => Patience::Forever,
+            nanos => Patience::For(nanos),
+        }
+    }
+
+    #[inline(always)]
+    fn call<P: Fn() -> Patience>(
+        &self,
+        side: Side,
+        site: &'static Location<'static>,
+        patience: P,
+    ) -> Call<'_, P> {
+        Call { fd: self.fd(), side, patience, site, home: current_sched }
+    }
+
+    /// Makes a call that does not wait, and waits in its place.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn run<R>(
+        &self,
+        side: Side,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let fd = self.fd();
+        self.poll.run(self.call(side, site, || self.patience(side)), || attempt(fd))
+    }
+
+    /// As [`run`](Self::run), for a call that transfers at most `len` bytes of a TCP
+    /// stream: if it transfers less, there is no more (see `poll::direction`).
+    ///
+    /// Not for Unix sockets, where a read also ends before a message that carries
+    /// descriptors.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn transfer(
+        &self,
+        side: Side,
+        len: usize,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let fd = self.fd();
+        let call = self.call(side, site, || self.patience(side));
+        self.poll.run_short(call, |n| *n > 0 && *n < len, || attempt(fd))
+    }
+
+    /// As [`run`](Self::run), with a patience of its own.
+    pub(super) fn run_for<R>(
+        &self,
+        side: Side,
+        patience: Patience,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let fd = self.fd();
+        self.poll.run(self.call(side, site, || patience), || attempt(fd))
+    }
+
+    pub(super) fn set_deadline(&self, side: Side, deadline: Option<Instant>) {
+        self.poll.set_deadline(side, deadline.map(clock::at), current_sched);
+    }
+
+    /// Calls fail from now on, and the other end is told.
+    pub(super) fn close(&self) {
+        self.poll.close();
+        // It fails if there is no other end.
+        let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Both);
+    }
+}
+
+impl<S: AsFd> Drop for Socket<S> {
+    fn drop(&mut self) {
+        if let Some(inner) = &self.inner {
+            self.poll.release(inner.as_fd());
+        }
+    }
+}
+
+/// As std prints it.
+impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner().fmt(f)
+    }
+}

@@ -1,0 +1,125 @@
+//! The poller of a runtime: an epoll instance, and the rule that one at a time looks
+//! at it.
+//!
+//! One at a time, because a ring of the bell is an event like any other: two who
+//! wait at the same time could take each other's.
+
+use crate::prim::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::prim::epoll::{Batch, Epoll};
+use crate::prim::lock::{Lock, Rank};
+use crate::prim::note::Bell;
+use crate::prim::{clock, hint};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// The poller.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    /// Opened by the first descriptor, closed with its runtime. Shared, so that the
+    /// descriptors below live as long as somebody uses them.
+    epoll: Lock<Option<Arc<Epoll>>>,
+    /// How many descriptors are registered.
+    registered: AtomicUsize,
+    /// Somebody looks, or waits.
+    busy: AtomicBool,
+    /// Somebody waits.
+    waits: AtomicBool,
+    /// When somebody looked last.
+    last: AtomicU64,
+}
+
+impl Poller {
+    pub(crate) const fn new() -> Self {
+        Poller {
+            epoll: Lock::new(Rank::Leaf, None),
+            registered: AtomicUsize::new(0),
+            busy: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether there is anything to look for.
+    #[inline(always)]
+    pub(crate) fn is_wanted(&self) -> bool {
+        // Relaxed: who registers a descriptor sees to it that somebody looks.
+        self.registered.load(Ordering::Relaxed) != 0
+    }
+
+    /// When somebody looked last; now, if somebody waits.
+    pub(crate) fn last_look(&self, now: u64) -> u64 {
+        if self.waits.load(Ordering::Relaxed) { now } else { self.last.load(Ordering::Relaxed) }
+    }
+
+    pub(super) fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let epoll = {
+            let mut epoll = self.epoll.lock();
+            match &*epoll {
+                Some(epoll) => epoll.clone(),
+                None => epoll.insert(Arc::new(Epoll::new()?)).clone(),
+            }
+        };
+        epoll.add(fd, token)?;
+        self.registered.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, fd: BorrowedFd<'_>) {
+        // It fails for a descriptor that somebody else has closed: then the kernel
+        // has removed it.
+        if let Some(epoll) = self.epoll() {
+            let _ = epoll.remove(fd);
+        }
+        self.registered.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn epoll(&self) -> Option<Arc<Epoll>> {
+        self.epoll.lock().clone()
+    }
+
+    /// Takes what there is, unless somebody looks already: then that one takes it.
+    #[must_use]
+    pub(crate) fn look(&self, batch: &mut Batch) -> bool {
+        if self.busy.load(Ordering::Relaxed) || self.busy.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let epoll = self.epoll();
+        if let Some(epoll) = &epoll {
+            epoll.look(batch);
+        }
+        self.last.store(clock::now(), Ordering::Relaxed);
+        self.busy.store(false, Ordering::Release);
+        epoll.is_some()
+    }
+
+    /// Waits for events, for the bell, or until a moment.
+    pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
+        // Who looks does so for a moment: this one must not go to sleep without
+        // looking, as it may be the last.
+        while self.busy.swap(true, Ordering::Acquire) {
+            hint::give_way();
+        }
+        self.waits.store(true, Ordering::Relaxed);
+        if let Some(epoll) = self.epoll() {
+            epoll.wait(until, batch);
+        }
+        self.last.store(clock::now(), Ordering::Relaxed);
+        self.waits.store(false, Ordering::Relaxed);
+        self.busy.store(false, Ordering::Release);
+    }
+
+    /// Its runtime has ended: everything that was registered is not any more.
+    pub(crate) fn close(&self) {
+        self.registered.store(0, Ordering::SeqCst);
+        self.epoll.lock().take();
+    }
+}
+
+impl Bell for Poller {
+    fn ring(&self) {
+        if let Some(epoll) = self.epoll() {
+            epoll.ring();
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Waiting for descriptors: who looks whether one is ready, and whom to wake.
+//!
+//! Each runtime has a [`Poller`]; a descriptor is registered with that of the first
+//! one who waits for it, once. Those who wait may be goroutines of any runtime, or
+//! plain threads: a wait is a [`Turn`], and a turn wakes anybody. When a runtime ends,
+//! those who still wait in its poller are woken, find nothing, and wait in their own.
+//! A plain thread's is the default runtime's.
+//!
+//! # Who looks
+//!
+//! 1. *A P with nothing to run* ([`look`], phase 5 of `find_runnable`), without
+//!    waiting.
+//! 2. *One idle M* (`find::stop_m`): it waits in the poller, until the next timer if
+//!    it is also the keeper of the timers. Somebody who has a P for it rings.
+//! 3. *A P that is busy*, now and then, if nobody else has ([`look_if_late`]).
+//! 4. *sysmon*, when all Ps compute ([`look_for_others`]).
+//!
+//! # Why no event is overlooked
+//!
+//! An event stays in the kernel until somebody looks. So it is enough that somebody
+//! always will: while a P has an M, that M looks, at the latest when it goes to sleep,
+//! and sysmon is awake. An M that goes to sleep waits in the poller unless another
+//! does (both with the scheduler's lock held). Whoever leaves the poller to run
+//! something has a P. A descriptor is registered by a goroutine, whose M has a P, or
+//! by somebody else, who tells an idle M to look ([`see_to_it`]).
+
+use super::g::WaitReason;
+use super::m;
+use super::p::Held;
+use super::park;
+use super::schedt::Sched;
+use super::timers::{self, Armed, Due};
+use super::waiter::{Slept, Turn, Waiter};
+use super::wake;
+use crate::poll::desc::PollDesc;
+use crate::poll::direction::{Begin, Direction, Seen, Wait, Woken};
+use crate::poll::table::Table;
+use crate::prim::atomic::{AtomicU32, Ordering, fence};
+use crate::prim::clock;
+use crate::prim::epoll::{Batch, Event};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::panic::Location;
+
+/// A descriptor that turns wait for.
+pub(crate) type Desc = PollDesc<Turn>;
+
+// Ten thousand idle connections have as many.
+#[cfg(not(sim))]
+const _: () = assert!(size_of::<Desc>() == 128);
+
+static DESCS: Table<Desc> = Table::new(Desc::new);
+
+/// A busy P looks if nobody has for so long.
+const LATE: u64 = 200_000;
+
+/// sysmon looks if nobody has for so long: a P is idle, but nobody waits.
+const UNWATCHED: u64 = 1_000_000;
+/// All Ps are busy.
+const VERY_LATE: u64 = 10_000_000;
+
+/// Reading, and accepting; or writing, and connecting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Read,
+    Write,
+}
+
+impl Side {
+    #[inline(always)]
+    pub(crate) fn of(self, desc: &Desc) -> &Direction<Turn> {
+        match self {
+            Side::Read => &desc.read,
+            Side::Write => &desc.write,
+        }
+    }
+}
+
+/// How long a call may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Forever,
+    /// Not at all.
+    None,
+    /// So many nanoseconds, from the moment at which it has to.
+    For(u64),
+}
+
+/// What a call waits with.
+pub(crate) struct Call<'a, P> {
+    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) side: Side,
+    /// Asked when it has to wait.
+    pub(crate) patience: P,
+    pub(crate) site: &'static Location<'static>,
+    /// Finds the scheduler of the caller: the layer above knows the default one.
+    pub(crate) home: fn() -> &'static Sched,
+}
+
+/// What an owner of a descriptor has in order to wait for it: nothing, until it
+/// first does.
+///
+/// The owner calls [`release`](Self::release) before it closes the descriptor.
+#[derive(Debug, Default)]
+pub(crate) struct Pollable {
+    /// The number of the block plus one, or 0.
+    desc: AtomicU32,
+}
+
+impl Pollable {
+    pub(crate) const fn new() -> Self {
+        Pollable { desc: AtomicU32::new(0) }
+    }
+
+    #[inline(always)]
+    fn desc(&self) -> Option<&'static Desc> {
+        // Acquire: pairs with the release in `make`.
+        match self.desc.load(Ordering::Acquire) {
+            0 => None,
+            number => DESCS.get(number - 1),
+        }
+    }
+
+    #[cold]
+    fn make(&self) -> &'static Desc {
+        let desc = DESCS.take();
+        let mine = desc.number() + 1;
+        match self.desc.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => desc,
+            Err(theirs) => {
+                DESCS.put(desc.number());
+                match DESCS.get(theirs - 1) {
+                    Some(desc) => desc,
+                    None => unreachable!("a block that was handed out exists"),
+                }
+            }
+        }
+    }
+
+    /// Makes a call that returns [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
+    /// waiting, and waits in its place.
+    ///
+    /// # Errors
+    ///
+    /// Those of the call, `WouldBlock` too if the patience is over; `TimedOut` if the
+    /// deadline has passed; `ConnectionAborted` once it was closed.
+    #[inline(always)] // as `park::yield_now`
+    pub(crate) fn run<R>(
+        &self,
+        call: Call<'_, impl Fn() -> Patience>,
+        mut attempt: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.run_short(call, |_| false, &mut attempt)
+    }
+
+    /// As [`run`](Self::run). If `short` says so, the call has left nothing for the
+    /// next one until there is an event (see `poll::direction`).
+    #[inline(always)] // as `park::yield_now`
+    pub(crate) fn run_short<R>(
+        &self,
+        call: Call<'_, impl Fn() -> Patience>,
+        short: impl Fn(&R) -> bool,
+        mut attempt: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut until = None;
+        loop {
+            let desc = self.desc();
+            let (seen, in_vain) = match desc.map(|desc| call.side.of(desc).begin()) {
+                None => (None, false),
+                Some(Begin::Try(seen)) => (Some(seen), false),
+                Some(Begin::Wait(seen)) => (Some(seen), true),
+                Some(Begin::Expired) => return Err(expired()),
+                Some(Begin::Closed) => return Err(closed()),
+            };
+            if !in_vain {
+                match attempt() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Ok(value) => {
+                        if let (Some(desc), Some(seen)) = (desc, seen)
+                            && short(&value)
+                        {
+                            call.side.of(desc).note_drained(seen);
+                        }
+                        return Ok(value);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            self.wait(&call, desc, seen, &mut until)?;
+        }
+    }
+
+    /// Waits until it is worth trying again.
+    #[inline(always)] // as `park::yield_now`
+    fn wait(
+        &self,
+        call: &Call<'_, impl Fn() -> Patience>,
+        desc: Option<&'static Desc>,
+        seen: Option<Seen>,
+        until: &mut Option<u64>,
+    ) -> io::Result<()> {
+        match (call.patience)() {
+            Patience::Forever => {}
+            Patience::None => return Err(would_block()),
+            // From the first wait on.
+            Patience::For(time) => {
+                until.get_or_insert_with(|| clock::now().saturating_add(time));
+            }
+        }
+        let (desc, seen) = match (desc, seen) {
+            (Some(desc), Some(seen)) if desc.is_registered() => (desc, seen),
+            _ => match self.prepare(call.fd, call.side, call.home)? {
+                Some(ready) => ready,
+                None => return Ok(()),
+            },
+        };
+        let direction = call.side.of(desc);
+        let turn = Waiter::current().begin();
+        if direction.wait(seen, turn) == Wait::Again {
+            return Ok(());
+        }
+        match turn.sleep(*until, WaitReason::Io, call.site) {
+            Slept::Woken => Ok(()),
+            Slept::Expired => {
+                direction.leave(turn);
+                Err(would_block())
+            }
+            Slept::Unwind => {
+                direction.leave(turn);
+                park::unwind()
+            }
+        }
+    }
+
+    /// The first wait for a descriptor. When it is registered, the kernel reports
+    /// what is ready already, so the call need not be tried once more. `None` if it
+    /// must be tried.
+    #[cold]
+    fn prepare(
+        &self,
+        fd: BorrowedFd<'_>,
+        side: Side,
+        home: fn() -> &'static Sched,
+    ) -> io::Result<Option<(&'static Desc, Seen)>> {
+        let desc = self.desc().unwrap_or_else(|| self.make());
+        let Begin::Try(seen) = side.of(desc).begin() else { return Ok(None) };
+        if !desc.is_registered() {
+            let sched = home();
+            if desc.register(fd, || &sched.poll)?.is_some() {
+                see_to_it(sched);
+            }
+        }
+        Ok(Some((desc, seen)))
+    }
+
+    /// Sets the moment at which calls begin to fail, those that wait now included;
+    /// `None` for never.
+    pub(crate) fn set_deadline(&self, side: Side, when: Option<u64>, home: fn() -> &'static Sched) {
+        let Some(desc) = self.desc().or_else(|| when.is_some().then(|| self.make())) else {
+            return;
+        };
+        let passed = when.is_some_and(|when| when <= clock::now());
+        let (number, woken) = side.of(desc).set_deadline(passed);
+        wake_all(woken, Turn::wake);
+        let armed = match when {
+            Some(when) if !passed => {
+                timers::arm_anywhere(home(), Due::Poll(desc, side, number), when)
+            }
+            _ => None,
+        };
+        let word = armed.map_or(0, Armed::half_word);
+        // Of two who set it at once, one may tell the wrong heap: it only counts.
+        match desc.alarms[side as usize].swap(word, Ordering::Relaxed) {
+            0 => {}
+            before => Armed::from_half_word(before).disarm(),
+        }
+    }
+
+    /// Calls fail from now on, those that wait now included.
+    pub(crate) fn close(&self) {
+        let desc = self.desc().unwrap_or_else(|| self.make());
+        wake_all(desc.read.close(), Turn::wake);
+        wake_all(desc.write.close(), Turn::wake);
+    }
+
+    /// The owner is about to close the descriptor, or to give it away. Nobody waits.
+    #[inline]
+    pub(crate) fn release(&self, fd: BorrowedFd<'_>) {
+        let Some(desc) = self.desc() else { return };
+        desc.deregister(fd);
+        for alarm in &desc.alarms {
+            match alarm.swap(0, Ordering::Relaxed) {
+                0 => {}
+                set => Armed::from_half_word(set).disarm(),
+            }
+        }
+        self.desc.store(0, Ordering::Relaxed);
+        DESCS.put(desc.number());
+    }
+}
+
+/// As a call that gives up returns it: std's read with a timeout does.
+#[cold]
+fn would_block() -> io::Error {
+    io::Error::from_raw_os_error(libc::EAGAIN)
+}
+
+#[cold]
+fn expired() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the deadline has passed")
+}
+
+#[cold]
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "use of a closed socket")
+}
+
+/// Whether that is what a call on a closed descriptor returns: the kernel's errors of
+/// the same kind have a number.
+pub(crate) fn is_closed(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionAborted && error.raw_os_error().is_none()
+}
+
+/// Wakes those who still wait.
+#[inline]
+pub(crate) fn wake_all(woken: Woken<Turn>, wake: impl Fn(Turn)) {
+    woken.each(|turn| {
+        if turn.claim() {
+            wake(turn);
+        }
+    });
+}
+
+/// A descriptor was registered with `sched`. If that is not by one of its own Ms,
+/// which look when they go to sleep, one of those that sleep must.
+fn see_to_it(sched: &'static Sched) {
+    if m::current().is_some_and(|m| std::ptr::eq(m.sched, sched)) {
+        return;
+    }
+    let shared = sched.shared.lock();
+    // Whoever goes to sleep later looks with the lock held.
+    let sleeper = if shared.poller.is_none() { shared.idle_ms.last().copied() } else { None };
+    drop(shared);
+    if let Some(m) = sleeper {
+        m.note.wake();
+    }
+}
+
+/// What an event is for, if it still is there.
+fn each_woken(event: &Event, wake: impl Fn(Turn)) {
+    let Some(desc) = DESCS.get(Desc::number_of(event)).filter(|desc| desc.is_mine(event)) else {
+        return;
+    };
+    if event.readable() {
+        wake_all(desc.read.ready(event.ends_reading()), &wake);
+    }
+    if event.writable() {
+        wake_all(desc.write.ready(event.ends_writing()), &wake);
+    }
+}
+
+/// Wakes those who waited for what has happened, on a P. Its own goroutines go to its
+/// queue, and others are woken for what it cannot run at once (`injectglist`, of which
+/// the part with the global queue is not needed: thieves take half).
+pub(crate) fn deliver(sched: &'static Sched, p: Held, events: &Batch) {
+    events.iter().for_each(|event| each_woken(event, |turn| turn.wake_last(sched, p)));
+    if p.runq.len() > 1 && sched.idle.idle_ps() != 0 {
+        fence(Ordering::SeqCst);
+        wake::wake_p(sched);
+    }
+}
+
+/// As [`deliver`], without a P.
+pub(crate) fn deliver_from_outside(events: &Batch) {
+    events.iter().for_each(|event| each_woken(event, Turn::wake));
+}
+
+/// A P looks. Returns whether there is something to run now.
+#[cold]
+#[inline(never)]
+pub(crate) fn look(sched: &'static Sched, p: Held) -> bool {
+    let mut batch = Batch::new();
+    if !sched.poll.look(&mut batch) {
+        return false;
+    }
+    deliver(sched, p, &batch);
+    !p.runq.is_empty()
+}
+
+/// A busy P looks, if nobody has for a while.
+pub(crate) fn look_if_late(sched: &'static Sched, p: Held, now: u64) {
+    if sched.poll.is_wanted() && now.saturating_sub(sched.poll.last_look(now)) > LATE {
+        look(sched, p);
+    }
+}
+
+/// Whether sysmon should look soon: some P is idle, but no M waits in the poller,
+/// since the one that did has found something that takes its time.
+pub(crate) fn is_unwatched(sched: &Sched) -> bool {
+    let now = u64::MAX;
+    sched.poll.is_wanted() && sched.idle.idle_ps() != 0 && sched.poll.last_look(now) != now
+}
+
+/// sysmon looks, if nobody has for long. Returns whether there was something.
+pub(crate) fn look_for_others(sched: &'static Sched, now: u64) -> bool {
+    if !sched.poll.is_wanted() {
+        return false;
+    }
+    let patience = if sched.idle.idle_ps() == 0 { VERY_LATE } else { UNWATCHED };
+    if now.saturating_sub(sched.poll.last_look(now)) <= patience {
+        return false;
+    }
+    let mut batch = Batch::new();
+    let looked = sched.poll.look(&mut batch) && !batch.is_empty();
+    if looked {
+        deliver_from_outside(&batch);
+    }
+    looked
+}
+
+/// Whether anybody waits for a descriptor (see `sysmon::check_dead`).
+pub(crate) fn anybody_waits() -> bool {
+    DESCS.iter().any(Desc::has_waiters)
+}
+
+/// A runtime has ended, and its poller goes. Others who wait there try again, and
+/// wait in their own.
+pub(crate) fn dissolve(sched: &'static Sched) {
+    for desc in DESCS.iter().filter(|desc| desc.leave(&sched.poll)) {
+        wake_all(desc.read.ready(false), Turn::wake);
+        wake_all(desc.write.ready(false), Turn::wake);
+    }
+    sched.poll.close();
+}

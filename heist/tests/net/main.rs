@@ -1,0 +1,47 @@
+//! `heist::net`: std's sockets, whose calls park the goroutine; nobody waits for
+//! ever, nothing is left behind.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod tcp;
+
+use common::*;
+use heist::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use heist::sync::WaitGroup;
+use heist::thread;
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Each of these holds on a plain thread, on one P and on several.
+fn everywhere(check: impl Fn() + Sync) {
+    watched(|| {
+        check();
+        runtime(1).run(&check);
+        runtime(4).run(&check);
+    });
+}
+
+/// Both ends of a connection.
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, peer) = listener.accept().unwrap();
+    assert_eq!(peer, client.local_addr().unwrap());
+    (client, server)
+}
+
+/// Starts a goroutine, and returns when it waits for a descriptor.
+fn waiting<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
+    static NAMES: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("waits{}", NAMES.fetch_add(1, Ordering::Relaxed));
+    let sign = format!("'{name}' [IO wait");
+    let handle = thread::Builder::new().name(name).spawn(f).unwrap();
+    until(|| heist::debug::dump().contains(&sign));
+    handle
+}
