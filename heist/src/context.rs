@@ -37,6 +37,8 @@ pub(crate) enum Resume {
 pub(crate) enum Suspend {
     /// Queue me behind the others.
     Yield,
+    /// Queue me behind everybody, on the global queue: my time is over.
+    Preempt,
     /// I sleep until somebody makes me ready.
     Park,
     /// My body has returned.

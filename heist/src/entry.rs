@@ -1,6 +1,7 @@
 //! The front door: `go`, `run`, and what the attribute macros call.
 
 use crate::runtime::{self, Builder};
+use crate::sched::{park, syscall};
 use crate::thread::{self, JoinHandle};
 use std::panic::Location;
 
@@ -71,6 +72,51 @@ where
     T: Send,
 {
     runtime::run_on(runtime::default_sched(), None, Location::caller(), f)
+}
+
+/// Runs a call that may block its OS thread: a read from a slow disk, a C library,
+/// a lock that is not heist's.
+///
+/// It costs two stores. If the call returns soon, nothing else has happened; if it
+/// lasts, another thread takes over the other goroutines. Calls that nobody
+/// declares are found out, too, but later. Afterwards the goroutine may be on
+/// another thread; `errno` is what the call left. Outside of goroutines, just runs
+/// `f`.
+///
+/// ```
+/// let text = heist::run(|| heist::syscall(|| std::fs::read_to_string("/proc/self/comm")));
+/// assert!(!text.unwrap().is_empty());
+/// ```
+#[inline]
+pub fn syscall<F: FnOnce() -> T, T>(f: F) -> T {
+    syscall::syscall(f)
+}
+
+/// Runs a call that will block its OS thread for long, or compute for long: the
+/// other goroutines are handed to another thread at once.
+///
+/// As [`syscall`], which is the better choice for calls that often return soon.
+///
+/// ```
+/// use std::time::Duration;
+/// heist::run(|| heist::blocking(|| std::thread::sleep(Duration::from_millis(1))));
+/// ```
+pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
+    syscall::blocking(f)
+}
+
+/// Runs `f` without preemption: however long it computes, the goroutine keeps its
+/// P and is not stopped. What blocks still blocks, and others run meanwhile.
+///
+/// For code that must not be interrupted between two steps, such as a measurement.
+/// It does not exclude other goroutines: those on other threads run on.
+///
+/// ```
+/// let ticks = heist::run(|| heist::no_preempt(|| (0..1000u32).sum::<u32>()));
+/// assert_eq!(ticks, 499_500);
+/// ```
+pub fn no_preempt<F: FnOnce() -> T, T>(f: F) -> T {
+    park::no_preempt(f)
 }
 
 /// Go's tools for looking inside.

@@ -49,8 +49,6 @@ mod sched;
 #[allow(unsafe_code)] // named file: corosensei
 mod context;
 #[cfg(not(any(loom, sim)))]
-mod declared;
-#[cfg(not(any(loom, sim)))]
 pub mod fs;
 #[cfg(not(any(loom, sim)))]
 pub mod io;
@@ -90,7 +88,7 @@ pub mod time;
 mod timer;
 
 #[cfg(not(loom))]
-pub use crate::entry::{__private, debug, go, go_idle, run};
+pub use crate::entry::{__private, blocking, debug, go, go_idle, no_preempt, run, syscall};
 #[cfg(not(loom))]
 pub use heist_macros::{main, test};
 #[cfg(not(loom))]

@@ -13,8 +13,11 @@ use std::panic::Location;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+mod lock_thread;
+
 pub use crate::obs::Stats;
 pub use crate::sched::schedt::PanicPolicy;
+pub use lock_thread::{Pinned, lock_os_thread, pin, unlock_os_thread};
 
 /// Sets up a [`Runtime`].
 ///
@@ -30,6 +33,7 @@ pub struct Builder {
     stack_size: Option<usize>,
     thread_name: String,
     max_threads: usize,
+    max_runners: Option<usize>,
     idle_thread: Duration,
     shutdown: Duration,
     panic: PanicPolicy,
@@ -50,6 +54,7 @@ impl Builder {
             stack_size: None,
             thread_name: "heist".into(),
             max_threads: 10_000,
+            max_runners: None,
             idle_thread: Duration::from_secs(10),
             shutdown: Duration::from_secs(1),
             panic: PanicPolicy::Isolate,
@@ -85,6 +90,30 @@ impl Builder {
     /// says so.
     pub fn max_threads(mut self, threads: usize) -> Self {
         self.max_threads = threads;
+        self
+    }
+
+    /// How many goroutines that compute past their slice of 10 ms may go on beside
+    /// those that have a P, each on its thread, by default as many as there are Ps.
+    /// The kernel shares the CPUs among them all. One more, and the one that has run
+    /// longest is stopped, by a signal, until its turn comes. With 0, no more than
+    /// [`max_procs`](Self::max_procs) compute, give or take the moment that it takes
+    /// to stop one.
+    ///
+    /// ```
+    /// let strict = heist::Builder::new().max_procs(1).max_runners(0).build()?;
+    /// let shared = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    /// let flag = shared.clone();
+    /// strict.run(move || {
+    ///     let hog = heist::go(move || while !flag.load(std::sync::atomic::Ordering::Relaxed) {});
+    ///     heist::thread::yield_now(); // runs the hog, and comes back
+    ///     shared.store(true, std::sync::atomic::Ordering::Relaxed);
+    ///     hog.join().unwrap();
+    /// });
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    pub fn max_runners(mut self, runners: usize) -> Self {
+        self.max_runners = Some(runners);
         self
     }
 
@@ -160,6 +189,7 @@ impl Builder {
             stack,
             thread_name: self.thread_name,
             max_threads: self.max_threads,
+            max_runners: self.max_runners,
             idle_thread: self.idle_thread,
             shutdown: self.shutdown,
             panic: self.panic,

@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 7] = [
     &["obs"],
     &[
         "runtime", "thread", "chan", "sync", "time", "net", "fs", "io", "os", "process", "signal",
-        "stack", "local", "panics", "entry", "ops", "lib", "declared",
+        "stack", "local", "panics", "entry", "ops", "lib",
     ],
     &["sim"],
 ];

@@ -59,10 +59,8 @@ impl Store {
                 return Ok(1); // if not, it has got one from another list
             }
         }
-        let list = match self.texts.get(key) {
-            Some(_) => return Err(WRONG_TYPE.into()),
-            None => self.lists.entry(key.into()).or_default(),
-        };
+        let free = (!self.texts.contains_key(key)).then_some(());
+        let list = free.map(|()| self.lists.entry(key.into()).or_default()).ok_or(WRONG_TYPE)?;
         if front {
             list.push_front(element.into())
         } else {
@@ -86,8 +84,8 @@ macro_rules! line {
 }
 
 fn bulk(text: Option<&Bytes>) -> Bytes {
-    let Some(text) = text else { return b"$-1\r\n".to_vec() };
-    [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
+    let some = |text: &Bytes| [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat();
+    text.map_or(b"$-1\r\n".to_vec(), some)
 }
 
 fn array<'a>(items: impl ExactSizeIterator<Item = &'a Bytes>) -> Answer {
@@ -200,6 +198,7 @@ impl Client {
             (b"PING" | b"ECHO", [text]) => Ok(bulk(Some(text))),
             (b"SELECT" | b"CLIENT", _) => line!("+OK"),
             (b"COMMAND" | b"CONFIG", _) => line!("*0"),
+            (b"HELLO", [version, ..]) => line!("%1\r\n$5\r\nproto\r\n:{}", number::<u8>(version)?),
             (b"SET", [key, text, options @ ..]) => {
                 let end = match options {
                     [] => None,

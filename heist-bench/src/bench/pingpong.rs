@@ -1,4 +1,5 @@
-//! Two tasks send a ball back and forth over rendezvous channels.
+//! Two tasks send a ball back and forth over rendezvous channels; one of them may be
+//! locked to its OS thread.
 
 use super::compare::{Comparison, Goal};
 use super::{Benchmark, Peer, Problem, Round, nanos_since};
@@ -12,10 +13,23 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
     run,
 };
 
+pub(super) const BENCHMARK_LOCKED: Benchmark = Benchmark {
+    name: "pingpong_locked",
+    about: "the same, with one of the tasks locked to its OS thread",
+    run: run_locked,
+};
+
 pub(super) const PROBLEM: Problem = Problem {
     name: "pingpong",
     warm_up: true,
     peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may)],
+    go: true,
+};
+
+pub(super) const PROBLEM_LOCKED: Problem = Problem {
+    name: "pingpong_locked",
+    warm_up: true,
+    peers: &[(Peer::Heist, heist_locked), (Peer::Threads, threads)],
     go: true,
 };
 
@@ -35,9 +49,30 @@ fn run(session: &mut Session) -> Table {
     table
 }
 
+fn run_locked(session: &mut Session) -> Table {
+    let n = session.size(30_000, 10_000);
+    let title = format!("pingpong_locked: ns per round trip, {} of them", count(n));
+    let rounds = session.rounds(9, 5);
+    let goal = Goal::Of(Peer::Go, 0.5);
+    let comparison = Comparison::new(title, &PROBLEM_LOCKED, n, rounds, n as f64, goal);
+    let mut table = comparison.run(session);
+    table.note("threads: two OS threads, as if both were locked");
+    table
+}
+
 fn heist(procs: usize, n: u64) -> Round {
+    play(procs, n, || ())
+}
+
+fn heist_locked(procs: usize, n: u64) -> Round {
+    play(procs, n, heist::runtime::pin)
+}
+
+/// With what the first player holds while it plays.
+fn play<G: 'static>(procs: usize, n: u64, hold: fn() -> G) -> Round {
     let runtime = super::heist_runtime(procs);
     let play = move || {
+        let _held = hold();
         let (ping, pings) = heist::chan::bounded(0);
         let (pong, pongs) = heist::chan::bounded(0);
         let partner = heist::go(move || {
@@ -56,6 +91,29 @@ fn heist(procs: usize, n: u64) -> Round {
         nanos
     };
     Box::new(move || vec![runtime.run(play)])
+}
+
+fn threads(procs: usize, n: u64) -> Round {
+    let play = move || {
+        let (ping, pings) = std::sync::mpsc::sync_channel(0);
+        let (pong, pongs) = std::sync::mpsc::sync_channel(0);
+        std::thread::scope(|s| {
+            s.spawn(move || {
+                for ball in pings {
+                    pong.send(ball).expect("it is received");
+                }
+            });
+            let begin = Instant::now();
+            for ball in 0..n {
+                ping.send(ball).expect("it is received");
+                assert_eq!(pongs.recv(), Ok(ball));
+            }
+            let nanos = nanos_since(begin);
+            drop(ping);
+            nanos
+        })
+    };
+    Box::new(move || vec![super::on_threads(procs, play)])
 }
 
 /// With a capacity of one, which is the nearest that tokio has to a rendezvous.

@@ -48,6 +48,7 @@ var problems = map[string]problem{
 	"spawned":    {spawned, false},
 
 	"pingpong":          {pingpong, true},
+	"pingpong_locked":   {pingpongLocked, true},
 	"buffered":          {buffered, true},
 	"many":              {many, true},
 	"ring":              {ring, true},
@@ -173,6 +174,12 @@ func spawned(n int) []int64 {
 		go func() { <-never }()
 	}
 	return growth(before)
+}
+
+func pingpongLocked(n int) []int64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return pingpong(n)
 }
 
 func pingpong(n int) []int64 {

@@ -66,6 +66,7 @@ impl<T> Channel<T> {
     /// Sends if that needs no waiting.
     #[inline]
     pub(super) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        park::safe_point();
         let mut state = self.state.lock();
         match state.offer() {
             Offer::Receiver(receiver) => {
@@ -100,6 +101,7 @@ impl<T> Channel<T> {
         until: Until,
         site: Site,
     ) -> Result<(), SendTimeoutError<T>> {
+        park::safe_point();
         let mut state = self.state.lock();
         match state.offer() {
             Offer::Receiver(receiver) => {
@@ -182,6 +184,7 @@ impl<T> Channel<T> {
     #[inline]
     #[track_caller]
     pub(super) fn try_recv(&self) -> Result<T, TryRecvError> {
+        park::safe_point();
         loop {
             let mut state = self.state.lock();
             match state.take() {
@@ -218,6 +221,7 @@ impl<T> Channel<T> {
     /// is up.
     #[inline(always)] // as `park::yield_now`
     pub(super) fn recv(&self, until: Until, site: Site) -> Result<T, TryRecvError> {
+        park::safe_point();
         loop {
             let mut state = self.state.lock();
             match state.take() {

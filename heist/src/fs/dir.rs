@@ -1,7 +1,7 @@
 //! Folders: [`ReadDir`], [`DirEntry`], [`DirBuilder`].
 
 use super::{FileType, Metadata};
-use crate::declared::syscall;
+use crate::syscall;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;

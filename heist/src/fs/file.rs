@@ -1,7 +1,7 @@
 //! [`File`].
 
 use super::{FileTimes, Metadata, OpenOptions, Permissions, TryLockError};
-use crate::declared::syscall;
+use crate::syscall;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;

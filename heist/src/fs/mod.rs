@@ -50,7 +50,7 @@ pub use file::File;
 pub use open::OpenOptions;
 pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 
-use crate::declared::syscall;
+use crate::syscall;
 use std::io;
 use std::path::{Path, PathBuf};
 

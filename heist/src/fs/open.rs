@@ -1,7 +1,7 @@
 //! [`OpenOptions`].
 
 use super::File;
-use crate::declared::syscall;
+use crate::syscall;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;

@@ -5,8 +5,8 @@
 //! were written. On top is a lock of heist's, which a goroutine may hold while it
 //! waits; std's belongs to the thread, which a goroutine leaves when it waits.
 
-use crate::declared::syscall;
 use crate::sync::reentrant::{Reentrant, ReentrantGuard};
+use crate::syscall;
 use std::fmt;
 use std::io::{self, IoSlice, Write};
 use std::marker::PhantomData;

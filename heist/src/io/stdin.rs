@@ -11,8 +11,8 @@
 
 use super::fd;
 use super::pollable::Pollable;
-use crate::declared::syscall;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::syscall;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IoSliceMut, Lines, Read};
 

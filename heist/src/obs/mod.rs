@@ -79,6 +79,10 @@ pub struct Stats {
     pub parks: u64,
     /// Wake-ups for a lone runnext that prediction spared.
     pub spared_wakes: u64,
+    /// Ps taken from goroutines that blocked their thread, or computed on.
+    pub retakes: u64,
+    /// Goroutines stopped on their thread because too many computed.
+    pub freezes: u64,
     /// OS threads of the runtime, sysmon not counted.
     pub threads: usize,
 }
@@ -97,6 +101,8 @@ pub(crate) fn stats(sched: &'static Sched) -> Stats {
         overflows: sum(|p| p.counters.overflows.get()),
         parks: sum(|p| p.counters.parks.get()),
         spared_wakes: sum(|p| p.counters.spared_wakes.get()),
+        retakes: sched.preemption.retakes.get(),
+        freezes: sched.preemption.freezes.get(),
         threads: sched.shared.lock().threads,
     }
 }

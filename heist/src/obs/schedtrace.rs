@@ -8,6 +8,7 @@ use crate::sched::m::M;
 use crate::sched::protocol::g_state::Status;
 use crate::sched::schedt::Sched;
 use std::fmt::Write;
+use std::ptr;
 
 /// Prints the line, and a line for each P, M and G if asked for.
 pub(super) fn print(sched: &'static Sched, detail: bool) {
@@ -72,15 +73,17 @@ fn write_detail(out: &mut String, sched: &'static Sched) -> std::fmt::Result {
         let gone: Vec<u32> = shared.free_ms.iter().map(|m| m.id).collect();
         shared.all_ms.iter().copied().filter(|m| !gone.contains(&m.id)).collect::<Vec<_>>()
     };
-    for m in ms {
-        let p = m.p().map_or_else(|| "nil".into(), |p| p.id.to_string());
-        let g = m.curg().map_or_else(|| "nil".into(), |g: &G| g.id().to_string());
+    for &m in &ms {
+        let p = m.holds().map_or_else(|| "nil".into(), |p| p.id.to_string());
+        let number = |g: Option<&G>| g.map_or_else(|| "nil".into(), |g| g.id().to_string());
+        let (g, locked) = (m.curg(), m.curg().filter(|g| g.has(flag::PINNED)));
+        let (g, locked): (String, String) = (number(g), number(locked));
         writeln!(
             out,
-            "  M{}: p={p} curg={g} spinning={} blocked={} lockedg=nil",
+            "  M{}: p={p} curg={g} spinning={} blocked={} lockedg={locked}",
             m.id,
             m.searching(),
-            m.p().is_none(),
+            m.holds().is_none(),
         )?;
     }
     let mut result = Ok(());
@@ -88,7 +91,8 @@ fn write_detail(out: &mut String, sched: &'static Sched) -> std::fmt::Result {
         if g.runtime() == sched.slot() && result.is_ok() {
             let status = g.state.status();
             let reason = if status == Status::Waiting { g.wait().0.text() } else { "" };
-            let locked = if g.has(flag::PINNED) { "yes" } else { "nil" };
+            let runs = |m: &&'static M| m.curg().is_some_and(|its| ptr::eq(its, g));
+            let locked = id(ms.iter().copied().find(runs).filter(|_| g.has(flag::PINNED)));
             result = writeln!(
                 out,
                 "  G{}: status={}({reason}) m=nil lockedm={locked}",

@@ -21,7 +21,7 @@ pub mod unix {
     /// # }
     /// ```
     pub mod fs {
-        use crate::declared::syscall;
+        use crate::syscall;
         use std::io;
         use std::os::fd::AsFd;
         use std::path::Path;

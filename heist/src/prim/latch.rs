@@ -212,9 +212,28 @@ fn spin(looks: &mut u32) {
     *looks += 1;
     if *looks < SPINS {
         hint::spin_loop();
-    } else {
-        hint::give_way();
+        return;
     }
+    #[cfg(not(loom))]
+    if looks.is_multiple_of(STUCK_AFTER) {
+        STUCK.fetch_add(1, Ordering::Relaxed);
+    }
+    hint::give_way();
+}
+
+/// After how many looks somebody says that it waits too long: a holder that the
+/// kernel has stopped is back by then.
+#[cfg(not(loom))]
+const STUCK_AFTER: u32 = 1_000;
+
+#[cfg(not(loom))]
+static STUCK: AtomicU32 = AtomicU32::new(0);
+
+/// How often somebody has waited too long at a latch. Its holder may have been
+/// stopped on purpose, and whoever does that looks at this.
+#[cfg(not(loom))]
+pub(crate) fn stuck() -> u32 {
+    STUCK.load(Ordering::Relaxed)
 }
 
 /// The calling thread, for the bias.

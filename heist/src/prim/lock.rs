@@ -2,7 +2,8 @@
 //!
 //! A thread that holds a lock takes only locks of a higher [`Rank`]; debug
 //! builds check that on every acquisition. With one global order no set of
-//! runtime locks can deadlock, whatever the paths are.
+//! runtime locks can deadlock, whatever the paths are. In all builds a thread knows
+//! whether it holds one ([`any_held`]).
 
 use super::mutex::{Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
@@ -52,29 +53,30 @@ impl<T> Lock<T> {
     #[inline]
     #[cfg_attr(sim, track_caller)] // the simulator's report names who locks
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        order::acquiring(self.rank);
+        let held = order::acquiring(self.rank);
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        Guard { rank: self.rank, inner }
+        Guard { inner, _held: held }
     }
 
     /// The lock if nobody has it. For reports from a broken process, which must
     /// not wait for the thread that broke it.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        let held = order::acquiring_out_of_order(self.rank);
         let inner = match self.inner.try_lock() {
             Ok(guard) => guard,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return None,
         };
-        order::acquired_out_of_order(self.rank);
-        Some(Guard { rank: self.rank, inner })
+        Some(Guard { inner, _held: held })
     }
 }
 
 /// Holds a [`Lock`].
 #[derive(Debug)]
 pub(crate) struct Guard<'a, T> {
-    rank: Rank,
     inner: MutexGuard<'a, T>,
+    /// Dropped last: until the lock is free, the thread counts as holding it.
+    _held: order::Held,
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -90,20 +92,20 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        order::released(self.rank);
-    }
+/// Whether the calling thread holds one of the runtime's locks, or is about to: it
+/// must not be stopped then, since others would wait for it. Safe to call from a
+/// signal handler.
+pub(crate) fn any_held() -> bool {
+    order::held() != 0
 }
 
-#[cfg(any(debug_assertions, sim))]
+/// Which ranks a thread holds.
 mod order {
     use super::Rank;
     #[cfg(sim)]
-    use crate::prim::thread::{held, set_held};
+    pub(super) use crate::prim::thread::{held, set_held};
     #[cfg(not(sim))]
-    use native::{held, set_held};
+    pub(super) use native::{held, set_held};
 
     #[cfg(not(sim))]
     mod native {
@@ -114,12 +116,27 @@ mod order {
             static HELD: Cell<u32> = const { Cell::new(0) };
         }
 
-        pub(super) fn held() -> u32 {
+        /// Not inlined, like all that reads a thread-local here: see
+        /// `prim::thread::slot`.
+        #[inline(never)]
+        pub(in super::super) fn held() -> u32 {
             HELD.with(Cell::get)
         }
 
-        pub(super) fn set_held(ranks: u32) {
+        #[inline(never)]
+        pub(in super::super) fn set_held(ranks: u32) {
             HELD.with(|h| h.set(ranks));
+        }
+    }
+
+    /// A rank that the thread holds.
+    #[derive(Debug)]
+    pub(super) struct Held(Rank);
+
+    impl Drop for Held {
+        #[inline]
+        fn drop(&mut self) {
+            set_held(held() & !bit(self.0));
         }
     }
 
@@ -127,8 +144,16 @@ mod order {
         1 << rank as u32
     }
 
+    #[inline]
+    pub(super) fn acquiring(rank: Rank) -> Held {
+        if cfg!(any(debug_assertions, sim)) {
+            check(rank);
+        }
+        acquiring_out_of_order(rank)
+    }
+
     #[inline(never)]
-    pub(super) fn acquiring(rank: Rank) {
+    fn check(rank: Rank) {
         let held = held();
         if held >= bit(rank) {
             // Released first, or the report could not take any lock itself.
@@ -138,29 +163,13 @@ mod order {
                  locks are taken in the order of `Rank`"
             );
         }
-        acquired_out_of_order(rank);
     }
 
-    #[inline(never)]
-    pub(super) fn acquired_out_of_order(rank: Rank) {
+    #[inline]
+    pub(super) fn acquiring_out_of_order(rank: Rank) -> Held {
         set_held(held() | bit(rank));
+        Held(rank)
     }
-
-    #[inline(never)]
-    pub(super) fn released(rank: Rank) {
-        set_held(held() & !bit(rank));
-    }
-}
-
-#[cfg(not(any(debug_assertions, sim)))]
-mod order {
-    use super::Rank;
-    #[inline(always)]
-    pub(super) fn acquiring(_: Rank) {}
-    #[inline(always)]
-    pub(super) fn acquired_out_of_order(_: Rank) {}
-    #[inline(always)]
-    pub(super) fn released(_: Rank) {}
 }
 
 #[cfg(test)]

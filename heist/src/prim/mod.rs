@@ -22,6 +22,9 @@ mod model;
 #[cfg(not(any(loom, sim)))]
 #[allow(unsafe_code)] // named file: system calls and the thread slot
 mod native;
+#[cfg(not(any(loom, sim)))]
+#[allow(unsafe_code)] // named file: the kernel's view of a thread
+mod os_thread;
 #[cfg(sim)]
 #[allow(unsafe_code)] // named files: the machine, its threads, buffers and locks
 pub(crate) mod sim;

@@ -244,6 +244,7 @@ pub(crate) mod thread {
     use std::ptr;
     use std::sync::{Mutex, PoisonError};
 
+    pub(crate) use super::super::os_thread::OsThread;
     pub(crate) use std::thread::{JoinHandle, Thread, current};
     pub(crate) use std::thread::{available_parallelism, panicking, park, park_timeout, yield_now};
     #[cfg(any(test, feature = "bench-internals"))]
@@ -397,6 +398,21 @@ pub(crate) mod os {
             }
             Ok(std::os::fd::OwnedFd::from_raw_fd(fd as libc::c_int))
         }
+    }
+
+    /// The C library's error number, which belongs to the thread.
+    ///
+    /// Never inlined, as [`slot`](super::thread::slot).
+    #[inline(never)]
+    pub(crate) fn errno() -> i32 {
+        // SAFETY: the location is this thread's, and always valid.
+        unsafe { *libc::__errno_location() }
+    }
+
+    #[inline(never)]
+    pub(crate) fn set_errno(errno: i32) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = errno };
     }
 
     /// Ends the process at once, without running destructors or exit handlers:

@@ -6,6 +6,7 @@
 use super::atomic::{AtomicU64, Ordering};
 use super::clock;
 use super::futex::Futex;
+use super::hint;
 use super::mutant::{Mutant, is};
 use std::time::Duration;
 
@@ -94,6 +95,29 @@ impl Note {
         word.swap(EMPTY, Ordering::Acquire) == SIGNALLED
     }
 
+    /// Spins until there is a signal, which stays, or `nanos` are over: for a
+    /// sleeper that expects to be woken sooner than a sleep would last. Its waker
+    /// spares the system call then.
+    pub(crate) fn watch(&self, nanos: u64) {
+        /// Readings of the word for one of the clock.
+        const LOOKS: u32 = 64;
+        if nanos == 0 {
+            return;
+        }
+        let until = clock::now().saturating_add(nanos);
+        loop {
+            for _ in 0..LOOKS {
+                if self.state.word().load(Ordering::Relaxed) == SIGNALLED {
+                    return;
+                }
+                hint::spin_loop();
+            }
+            if clock::now() >= until {
+                return;
+            }
+        }
+    }
+
     /// Forgets a signal that nobody took. By the sleeper.
     pub(crate) fn clear(&self) {
         self.state.word().store(EMPTY, Ordering::Relaxed);
@@ -144,6 +168,16 @@ mod tests {
         note.wake();
         note.sleep();
         assert!(!note.sleep_for(Duration::from_millis(1)), "one signal, one sleep");
+    }
+
+    #[test]
+    fn a_watcher_sees_the_signal_and_leaves_it() {
+        let note = Note::new();
+        note.watch(1_000);
+        note.wake();
+        note.watch(u64::MAX);
+        note.sleep();
+        assert!(!note.sleep_for(Duration::from_millis(1)));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! [`Child`].
 
 use super::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
-use crate::declared::{blocking, syscall};
 use crate::io::pollable::Pollable;
 use crate::prim::os;
 use crate::thread;
+use crate::{blocking, syscall};
 use std::fmt;
 use std::io::{self, Read};
 

@@ -1,7 +1,7 @@
 //! [`Command`].
 
 use super::{Child, CommandArgs, CommandEnvs, ExitStatus, Output, Stdio};
-use crate::declared::syscall;
+use crate::syscall;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;

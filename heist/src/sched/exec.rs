@@ -10,7 +10,7 @@ use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
-use super::{names, wake};
+use super::{heir, locked, names, wake};
 use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
@@ -55,12 +55,13 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
     m.lease.leave();
     let asked = resume(g);
     // On the M's own stack again. The goroutine entered the runtime before it
-    // left, so the M has a P, though perhaps not the one of before; unless the
-    // runtime closes and there is none to be had.
+    // left; its M has a P, though perhaps not the one of before, or has noticed
+    // that it has none. And the goroutine may be an heir of the one that was
+    // resumed.
+    let Some(g) = m.curg() else { fatal!("a goroutine that is nobody left its stack") };
     m.set_curg(None);
     if m.p().is_none() {
-        without_p(m.sched, g, asked);
-        return false;
+        return without_p(m, g, asked);
     }
     let p = m.held();
     match asked {
@@ -68,10 +69,15 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
             g.state.become_(Status::Runnable);
             requeue(m.sched, p, g);
         }
+        Some(Suspend::Preempt) => {
+            g.state.become_(Status::Runnable);
+            requeue_preempted(m, g);
+        }
         Some(Suspend::Park) => match g.state.park() {
             Park::Parked => {}
             Park::Notified => requeue_woken(m, p, g),
         },
+        Some(Suspend::Done) if g.has(flag::PINNED) => return end_locked(m, g),
         Some(Suspend::Done) => end(m.sched, p, g),
         None => fatal!("a frame ended under its goroutine"),
     }
@@ -112,14 +118,30 @@ pub(crate) fn new_frame(stack: crate::stacks::Stack) -> NonNull<Frame> {
     unsafe { context::create(stack, body) }
 }
 
-/// What runs on the goroutine's stack.
+/// What runs on a stack: a goroutine, and its heirs.
 ///
 /// # Safety
 ///
 /// `argument` is the G, which runs.
 unsafe fn body(argument: *const ()) {
     // SAFETY: the caller's promise; Gs are never unmapped.
-    let g: &'static G = unsafe { &*argument.cast() };
+    let mut g: &'static G = unsafe { &*argument.cast() };
+    loop {
+        live(g);
+        // Into the runtime, for good if there is no heir: the M goes on from here
+        // with a P.
+        let Some(inside) = Inside::enter() else { return };
+        wake::learn(inside.p, g);
+        match heir::inherit(inside.m, inside.p, g) {
+            Some(heir) => g = heir,
+            None => return std::mem::forget(inside),
+        }
+    }
+}
+
+/// All that a goroutine does on its stack.
+#[inline(always)]
+fn live(g: &'static G) {
     let ended = if g.has(flag::DROPPING) {
         // SAFETY: set when the outcome was left with no handle to take it.
         unsafe { (g.task().drop_outcome)(g) };
@@ -133,12 +155,6 @@ unsafe fn body(argument: *const ()) {
     if ended != Ended::Quietly {
         panicked(g);
     }
-    // Into the runtime, for good: the M goes on from here with a P.
-    let inside = Inside::enter();
-    if let Some(inside) = &inside {
-        wake::learn(inside.p, g);
-    }
-    std::mem::forget(inside);
 }
 
 #[cold]
@@ -155,6 +171,12 @@ fn panicked(g: &'static G) {
 #[inline]
 fn end(sched: &'static Sched, p: Held, g: &'static G) {
     p.own().frames.put(take_frame(g));
+    conclude(sched, p, g);
+}
+
+/// The end of a goroutine that has no stack any more.
+#[inline(always)]
+pub(crate) fn conclude(sched: &'static Sched, p: Held, g: &'static G) {
     p.own().birth_score.set(g.score());
     // Before anybody knows that it is over: who has joined it does not find it
     // counted any more.
@@ -166,6 +188,17 @@ fn end(sched: &'static Sched, p: Held, g: &'static G) {
         Finish::Detached if g.has(flag::OUTCOME) => drop_outcome_later(sched, p, g),
         Finish::Detached => p.own().gs.put(g),
     }
+}
+
+/// A goroutine ended that was locked to its thread, which it may have changed in
+/// ways that others must not see: the thread ends, too.
+#[cold]
+fn end_locked(m: &'static M, g: &'static G) -> bool {
+    locked::forget(g);
+    end(m.sched, m.held(), g);
+    let p = m.release_p();
+    wake::handoff_p(m.sched, p);
+    false
 }
 
 /// Takes the frame of a goroutine that has ended.
@@ -203,17 +236,38 @@ fn drop_outcome_later(sched: &'static Sched, p: Held, g: &'static G) {
     requeue(sched, p, g);
 }
 
-/// The end of a step of a goroutine that got no P back, since its runtime
-/// closes: it is left as shutdown expects it.
+/// The end of a step of a goroutine whose M had lost its P by then. Returns false
+/// when the thread is to end.
 #[cold]
-fn without_p(sched: &'static Sched, g: &'static G, asked: Option<Suspend>) {
+#[inline(never)]
+fn without_p(m: &'static M, g: &'static G, asked: Option<Suspend>) -> bool {
+    let sched = m.sched;
     match asked {
-        Some(Suspend::Yield) => g.state.become_(Status::Runnable),
+        Some(Suspend::Yield | Suspend::Preempt) => {
+            g.state.become_(Status::Runnable);
+            queue_without_p(sched, g);
+        }
         Some(Suspend::Park) => match g.state.park() {
-            Park::Parked | Park::Notified => {}
+            Park::Parked => {}
+            Park::Notified => queue_without_p(sched, g),
         },
+        // Only a runtime that closes lets one end so: see `body`.
         Some(Suspend::Done) => super::shutdown::end_without_p(sched, g),
         None => fatal!("a frame ended under its goroutine"),
+    }
+    if sched.closing() {
+        return false;
+    }
+    find::take_p_for_work(m) || find::become_idle(m) && find::sleep_idle(m, 0)
+}
+
+/// If the runtime has closed, it is left as shutdown expects it.
+fn queue_without_p(sched: &'static Sched, g: &'static G) {
+    if g.has(flag::IDLE_PRIORITY) {
+        wake::inject_idle(sched, sched.life(), g);
+    } else {
+        // No wake-up: this M looks for a P to run it with.
+        let _ = sched.put_global([g]);
     }
 }
 
@@ -235,6 +289,16 @@ fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
     }
 }
 
+/// Queues a goroutine whose time is over.
+#[cold]
+fn requeue_preempted(m: &'static M, g: &'static G) {
+    if g.has(flag::IDLE_PRIORITY) {
+        wake::inject_idle(m.sched, m.sched.life(), g);
+    } else {
+        wake::inject(m.sched, m.sched.life(), g);
+    }
+}
+
 /// Queues a goroutine whose waker came before it had parked.
 #[cold]
 fn requeue_woken(m: &'static M, p: Held, g: &'static G) {
@@ -250,15 +314,18 @@ fn requeue_woken(m: &'static M, p: Held, g: &'static G) {
 /// (`startlockedm` in Go).
 #[cold]
 fn hand_over(m: &'static M, g: &'static G) -> bool {
-    // SAFETY: this M took it out of a queue.
-    let target = match unsafe { g.frame() }.and_then(|frame| frame.ext.pinned.get()) {
-        Some(target) => target,
-        None => fatal!("a pinned goroutine without a thread"),
+    let Some(target) = super::in_place::pinned_to(g) else {
+        fatal!("a pinned goroutine without a thread")
     };
+    // Its slice begins; sysmon goes by that.
+    m.held().tick_up();
     let p = m.release_p();
+    // First, so that it is there when the goroutine waits again, soon as a rule,
+    // and its P is handed on.
+    let idle = find::become_idle(m);
     target.give(p, false);
     target.note.wake();
-    find::stop_m(m)
+    idle && find::sleep_idle(m, m.patience)
 }
 
 /// There is no memory for a stack. The goroutine goes to the end of the queue:

@@ -32,7 +32,7 @@ use std::ptr;
 
 /// How often the global queue comes before the local one: a prime, so that no
 /// rhythm of the program's own hides it.
-const GLOBAL_EVERY: u32 = 61;
+pub(crate) const GLOBAL_EVERY: u32 = 61;
 
 /// How long a goroutine and those that it wakes through runnext may keep a P
 /// while others are queued.
@@ -77,8 +77,7 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
         if let Some(next) = from_global_now_and_then(m, p).or_else(|| from_local(p)) {
             return Some(found(m, next));
         }
-        next_round(m, p);
-        if let Some(next) = from_local(p) {
+        if let Some(next) = next_round(m, p).or_else(|| from_local(p)) {
             return Some(found(m, next));
         }
         if poll_network(m, p) || timers::run_due(m.sched, p) {
@@ -153,7 +152,7 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     let yielded_first = (p.tick() / GLOBAL_EVERY).is_multiple_of(2);
     let global = || match m.sched.runq_size.load(Ordering::Relaxed) {
         0 => None,
-        _ => m.sched.take_global_one(),
+        _ => m.sched.take_global_one((p.tick() / GLOBAL_EVERY / 2).is_multiple_of(2)),
     };
     let g = if yielded_first {
         p.runq.pop_yielded().or_else(global)
@@ -204,11 +203,13 @@ fn rotate(p: Held, g: &'static G) -> Option<Next> {
 }
 
 /// Phase 4: the ring is empty. The P's share of the global queue goes behind
-/// those that yielded, and they all get their turn.
+/// those that yielded, and they all get their turn; one that was frozen comes
+/// first.
 #[inline]
-fn next_round(m: &'static M, p: Held) {
+fn next_round(m: &'static M, p: Held) -> Option<Next> {
+    let mut frozen = None;
     if m.sched.runq_size.load(Ordering::Relaxed) != 0 {
-        m.sched.take_global_batch(p);
+        frozen = m.sched.take_global_batch(p).map(Next::fresh);
     } else if p.runq.yielded() > CROWD || p.tick().is_multiple_of(EVEN_OUT_EVERY) {
         even_out(m.sched, p);
     }
@@ -216,6 +217,7 @@ fn next_round(m: &'static M, p: Held) {
         p.runq.turn();
         wake::offer(m.sched, p);
     }
+    frozen
 }
 
 /// Those that yield stay on their P, so a P with many of them serves each less
@@ -278,7 +280,7 @@ fn sleep(m: &'static M) -> bool {
     let sched = m.sched;
     {
         let mut shared = sched.shared.lock();
-        if sched.closing() || shared.runq.len() != 0 || shared.idle_runq.len() != 0 {
+        if sched.closing() || shared.queued() != 0 || shared.idle_runq.len() != 0 {
             return true;
         }
         wake::withdraw_offer(sched, m.held());
@@ -295,7 +297,7 @@ fn sleep(m: &'static M) -> bool {
         sched.idle.rest()
     };
     if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
-        return stop_m(m);
+        return become_idle(m) && sleep_idle(m, 0);
     }
     true
 }
@@ -319,6 +321,20 @@ fn search_again(m: &'static M) -> bool {
     true
 }
 
+/// An M without a P takes an idle one if there is something to run. False if
+/// there is nothing, or no P: then whoever gives one up sees the work.
+pub(crate) fn take_p_for_work(m: &'static M) -> bool {
+    let sched = m.sched;
+    if !work_is_visible(sched) {
+        return false;
+    }
+    let idle = sched.take_idle_p(&mut sched.shared.lock());
+    let Some(p) = idle else { return false };
+    m.acquire_p(p);
+    m.held().own().now.set(clock::now());
+    true
+}
+
 /// Whether there is work that a thief could take: the global queues, and the
 /// Ps that have something to offer.
 pub(crate) fn work_is_visible(sched: &Sched) -> bool {
@@ -333,18 +349,22 @@ fn timers_are_due(sched: &Sched) -> bool {
     next != NEVER && next <= clock::now()
 }
 
-/// Sleeps without a P until somebody gives one. Returns false when the thread
-/// is to end.
-pub(crate) fn stop_m(m: &'static M) -> bool {
-    let sched = m.sched;
-    let patience = sched.config().idle_thread;
-    {
-        let mut shared = sched.shared.lock();
-        if shared.closed {
-            return false;
-        }
+/// From now on the M, which has no P, can be chosen to run one. Returns false
+/// when the thread is to end.
+pub(crate) fn become_idle(m: &'static M) -> bool {
+    let mut shared = m.sched.shared.lock();
+    if !shared.closed {
         shared.idle_ms.push(m);
     }
+    !shared.closed
+}
+
+/// Sleeps as an idle M until somebody gives it a P; watches for it for so many
+/// nanoseconds first. Returns false when the thread is to end.
+pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
+    m.note.watch(watch);
+    let sched = m.sched;
+    let patience = sched.config().idle_thread;
     loop {
         let offices = take_offices(m);
         let mut events = None;

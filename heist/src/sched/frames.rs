@@ -35,6 +35,12 @@ impl Frames {
         self.class.set(class);
     }
 
+    /// Whether a frame is of the cache's class.
+    #[inline(always)]
+    pub(crate) fn are_like(&self, frame: &Frame) -> bool {
+        frame.class() == self.class.get()
+    }
+
     /// A frame of the cache's class.
     #[inline]
     pub(crate) fn take(&self) -> Result<NonNull<Frame>, StackError> {

@@ -34,6 +34,8 @@ use std::ptr;
 pub(crate) struct Ext {
     /// The M that it must run on, while the flag `PINNED` is set.
     pub(crate) pinned: Cell<Option<&'static M>>,
+    /// How often it has locked its thread without unlocking it since.
+    pub(crate) locks: Cell<u32>,
     /// Its `goroutine_local!` values, if it ever had one.
     pub(crate) locals: OnceCell<Box<RefCell<Locals>>>,
 }
@@ -41,7 +43,8 @@ pub(crate) struct Ext {
 impl context::Tidy for Ext {
     #[inline(always)]
     fn is_tidy(&self) -> bool {
-        // A pin that is over is overwritten before the next one counts.
+        // A pin that is over is overwritten before the next one counts, and locks
+        // are undone at the end.
         self.locals.get().is_none()
     }
 }
@@ -119,6 +122,8 @@ pub(crate) mod flag {
     pub(crate) const OUTCOME: u8 = 8;
     /// It runs again, only to drop an outcome that nobody took.
     pub(crate) const DROPPING: u8 = 16;
+    /// It is inside of `no_preempt`.
+    pub(crate) const NO_PREEMPT: u8 = 32;
     /// Two bits: how likely others must run what this goroutine makes ready
     /// (see `sched::wake`).
     pub(crate) const SCORE_SHIFT: u8 = 6;

@@ -11,15 +11,16 @@ use super::p::{Held, P};
 use super::protocol::g_state::{Park, Status};
 use super::schedt::Sched;
 use super::wake;
+use crate::context::Resume;
 use crate::prim::atomic::Ordering;
 use crate::prim::thread;
 use std::time::Duration;
 
 /// Counts an M that waits with its goroutine: it runs nothing else.
-struct InPlace(&'static Sched);
+pub(crate) struct InPlace(&'static Sched);
 
 impl InPlace {
-    fn new(sched: &'static Sched) -> Self {
+    pub(crate) fn new(sched: &'static Sched) -> Self {
         sched.in_place.fetch_add(1, Ordering::SeqCst);
         InPlace(sched)
     }
@@ -31,56 +32,91 @@ impl Drop for InPlace {
     }
 }
 
-/// Parks the calling goroutine and its M.
+/// Parks the calling goroutine and its M. Says whether it is to unwind, since the
+/// runtime closes.
 #[cold]
-pub(crate) fn park(inside: Inside, g: &'static G) {
-    let m = inside.m;
-    let pinned_before = pin(g, m);
-    match g.state.park() {
-        Park::Notified => g.state.become_(Status::Running),
-        Park::Parked => {
-            let waiting = InPlace::new(m.sched);
-            let p = m.release_p();
-            wake::handoff_p(m.sched, p);
-            wait_for_p(m, g);
-            drop(waiting);
-        }
-    }
-    unpin(g, pinned_before);
+pub(crate) fn park(inside: Inside, g: &'static G) -> Resume {
+    let resumed = park_here(inside.m, g, || {
+        let p = inside.m.release_p();
+        wake::handoff_p(inside.m.sched, p);
+    });
     drop(inside);
+    resumed
 }
 
-/// Lets others run while the goroutine stays on its thread: another M runs its P,
-/// and it gets one back in its turn.
-#[cold]
-pub(crate) fn yield_now(inside: Inside, g: &'static G) {
-    let (m, sched) = (inside.m, inside.sched());
-    if inside.p.runq.is_empty() && sched.runq_size.load(Ordering::Relaxed) == 0 {
-        drop(inside);
-        return thread::yield_now();
-    }
+/// As [`park`], for an M that has no P. It may have one afterwards.
+pub(crate) fn park_without_p(m: &'static M, g: &'static G) -> Resume {
+    let resumed = park_here(m, g, || {});
+    m.lease.leave();
+    resumed
+}
+
+fn park_here(m: &'static M, g: &'static G, give_p_up: impl FnOnce()) -> Resume {
     let pinned_before = pin(g, m);
-    g.note_no_wait();
-    g.state.become_(Status::Runnable);
-    if sched.put_global([g]) {
-        let waiting = InPlace::new(sched);
-        let p = m.release_p();
-        wake::start_m(sched, p, false);
-        wait_for_p(m, g);
-        drop(waiting);
-    } else {
+    let resumed = match g.state.park() {
+        Park::Notified => Resume::Run,
+        Park::Parked => {
+            let waiting = InPlace::new(m.sched);
+            give_p_up();
+            let resumed = wait_for_p(m, g);
+            drop(waiting);
+            resumed
+        }
+    };
+    // One that is to unwind was taken out of its wait for that, and runs.
+    if resumed == Resume::Run {
         g.state.become_(Status::Running);
     }
     unpin(g, pinned_before);
+    resumed
+}
+
+/// Lets others run while the goroutine stays on its thread: another M runs its P,
+/// and it gets one back in its turn. Says whether it is to unwind, since the
+/// runtime closes.
+#[cold]
+pub(crate) fn yield_now(inside: Inside, g: &'static G) -> Resume {
+    let (m, sched) = (inside.m, inside.sched());
+    if sched.closing() && !thread::panicking() {
+        return Resume::Unwind;
+    }
+    if inside.p.runq.is_empty() && sched.runq_size.load(Ordering::Relaxed) == 0 {
+        drop(inside);
+        thread::yield_now();
+        return Resume::Run;
+    }
+    g.note_no_wait();
+    wait_in_queue(m, g, || {
+        let queued = sched.put_global([g]);
+        if queued {
+            wake::start_m(sched, m.release_p(), false);
+        }
+        queued
+    });
     drop(inside);
+    Resume::Run
+}
+
+/// As [`yield_now`], for an M that has no P.
+pub(crate) fn yield_without_p(m: &'static M, g: &'static G) -> Resume {
+    g.note_no_wait();
+    let regained = regain_p(m);
+    m.lease.leave();
+    if regained {
+        return Resume::Run;
+    }
+    // Nobody schedules any more. It cannot go back: it is told here, unless it
+    // unwinds already.
+    thread::yield_now();
+    if thread::panicking() { Resume::Run } else { Resume::Unwind }
 }
 
 /// Gets a P for an M that has lost its own while its goroutine was in user
 /// code: an idle one, or in its turn. False if the runtime closes.
 #[cold]
 pub(crate) fn regain_p(m: &'static M) -> bool {
+    let Some(g) = m.goes_on_without_p() else { return false };
     let sched = m.sched;
-    let Some(g) = m.curg() else { return false };
     if sched.closing() {
         return false;
     }
@@ -89,37 +125,81 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
         m.acquire_p(p);
         return true;
     }
-    let pinned_before = pin(g, m);
-    g.state.become_(Status::Runnable);
-    if sched.put_global([g]) {
-        let waiting = InPlace::new(sched);
-        wait_for_p(m, g);
-        drop(waiting);
-    } else {
-        g.state.become_(Status::Running);
-    }
-    unpin(g, pinned_before);
+    wait_in_queue(m, g, || {
+        let mut shared = sched.shared.lock();
+        if shared.closed {
+            return false;
+        }
+        // A P that went idle since would not see what is queued now.
+        if let Some(p) = sched.take_idle_p(&mut shared) {
+            m.acquire_p(p);
+            return false;
+        }
+        sched.put_global_locked(&mut shared, [g]);
+        true
+    });
     m.p().is_some()
 }
 
+/// Waits with the thread while the goroutine is queued, which `queue` does, unless
+/// it says no.
+fn wait_in_queue(m: &'static M, g: &'static G, queue: impl FnOnce() -> bool) {
+    let pinned_before = pin(g, m);
+    g.state.leave_with_thread(Status::Runnable);
+    if queue() {
+        let waiting = InPlace::new(m.sched);
+        // It is runnable, so it is not told to unwind.
+        let _ = wait_for_p(m, g);
+        drop(waiting);
+    }
+    g.state.run_with_thread(Status::Runnable);
+    unpin(g, pinned_before);
+}
+
 /// Sleeps until another M hands its P over.
-fn wait_for_p(m: &'static M, g: &'static G) {
+fn wait_for_p(m: &'static M, g: &'static G) -> Resume {
     while !m.acquire_next_p() {
         if m.sched.closing() && m.p().is_none() {
-            // Nobody schedules any more. Unwinding goes on without a P once the
-            // wake-up has come; shutdown gives up on us if it does not.
+            // Nobody schedules any more. What was woken goes on without a P.
             if g.state.status() == Status::Runnable {
                 break;
             }
+            // What unwinds already waits for its wake-up, and shutdown gives up
+            // on it if none comes. All others are told to.
+            if !thread::panicking() && g.state.claim_waiting() {
+                return Resume::Unwind;
+            }
             m.note.sleep_for(Duration::from_millis(1));
         } else {
+            m.note.watch(m.patience);
             m.note.sleep();
         }
     }
-    g.state.become_(Status::Running);
+    Resume::Run
 }
 
-fn pin(g: &'static G, m: &'static M) -> bool {
+/// A park of a goroutine that cannot leave its thread, which has no P and gets
+/// none: the runtime closes. What it waits for may be on a goroutine that shutdown
+/// unwinds once all threads have stopped, so the thread counts as waiting.
+pub(crate) fn park_in_shutdown(m: &'static M, g: &'static G) -> Resume {
+    let waiting = (!m.is_ghost()).then(|| InPlace::new(m.sched));
+    loop {
+        thread::yield_now();
+        if waiting.is_some() {
+            m.note.sleep_for(Duration::from_millis(1));
+        }
+        if g.state.take_notified() {
+            return Resume::Run;
+        }
+        if !thread::panicking() {
+            return Resume::Unwind;
+        }
+    }
+}
+
+/// Ties a goroutine that runs on `m` to it. Returns whether it was tied before.
+/// Safe to call from a signal handler.
+pub(crate) fn pin(g: &'static G, m: &'static M) -> bool {
     let before = g.has(flag::PINNED);
     // SAFETY: the goroutine runs, on this thread.
     if let Some(frame) = unsafe { g.frame() } {
@@ -129,8 +209,14 @@ fn pin(g: &'static G, m: &'static M) -> bool {
     before
 }
 
-fn unpin(g: &'static G, pinned_before: bool) {
+pub(crate) fn unpin(g: &'static G, pinned_before: bool) {
     g.set(flag::PINNED, pinned_before);
+}
+
+/// The M of a goroutine that waits with its thread.
+pub(crate) fn pinned_to(g: &'static G) -> Option<&'static M> {
+    // SAFETY: it waits with its thread, so it does not end.
+    unsafe { g.frame() }.and_then(|frame| frame.ext.pinned.get())
 }
 
 /// Empties the queue of a P that nobody holds.

@@ -5,10 +5,12 @@
 
 use super::g::G;
 use super::p::{Held, P};
+use super::protocol::freeze::Freeze;
+use super::protocol::g_state::Status;
 use super::protocol::lease::{Entry, Lease};
 use super::schedt::Sched;
 use super::signal;
-use crate::prim::atomic::{AtomicBool, AtomicPtr, Ordering, keep};
+use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, keep};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
 use crate::prim::thread;
@@ -19,6 +21,19 @@ use std::ptr;
 /// Stack of an M's thread. The scheduler needs little; the signal handlers have
 /// a stack of their own, and user code runs on goroutine stacks.
 const STACK: usize = 256 << 10;
+
+/// How long an M watches for what a goroutine that is locked to its thread needs,
+/// a P from another thread: about what sleeping and being woken would cost, so
+/// that it at most doubles that, and mostly spares it.
+const PATIENCE: u64 = 20_000;
+
+/// Watching is in the way of what is watched for if there is only one CPU.
+fn patience() -> u64 {
+    if thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) { PATIENCE } else { 0 }
+}
+
+/// The id of Ms without a thread of their own, which unwind goroutines.
+const GHOST: u32 = u32::MAX;
 
 /// The machine. In lines of its own: each entry into the runtime writes to it,
 /// and neighbours would take the line from each other.
@@ -31,13 +46,22 @@ pub(crate) struct M {
     pub(crate) note: Note,
     /// A P on its way to this M.
     next_p: AtomicPtr<P>,
-    /// The P that it holds. Written by its thread.
+    /// The P that it holds, or held when its lease ended. Written by its thread.
     p: AtomicPtr<P>,
     /// The goroutine that it runs. Written by its thread.
     curg: AtomicPtr<G>,
     /// It counts as a searcher.
     searching: AtomicBool,
     pub(crate) lease: Lease,
+    /// sysmon wants the goroutine to leave at its next safe point.
+    pub(crate) preempt: AtomicBool,
+    /// sysmon wants the thread to stand still.
+    pub(crate) freeze: Freeze,
+    /// The thread, as the kernel knows it.
+    os: AtomicU32,
+    /// How long it watches for a P that is likely to come before it sleeps, in
+    /// nanoseconds.
+    pub(crate) patience: u64,
     pub(crate) thread: Lock<Option<thread::JoinHandle<()>>>,
 }
 
@@ -64,12 +88,36 @@ impl M {
             curg: AtomicPtr::new(ptr::null_mut()),
             searching: AtomicBool::new(false),
             lease: Lease::new(),
+            preempt: AtomicBool::new(false),
+            freeze: Freeze::new(),
+            os: AtomicU32::new(0),
+            patience: patience(),
             thread: Lock::new(Rank::Threads, None),
         }));
         keep(m)
     }
 
-    /// The P that it holds, for reports and for its own thread.
+    /// An M without a thread of its own, for whoever unwinds goroutines.
+    pub(crate) fn ghost(sched: &'static Sched) -> &'static M {
+        M::new(GHOST, sched)
+    }
+
+    pub(crate) fn is_ghost(&self) -> bool {
+        self.id == GHOST
+    }
+
+    /// Its thread, as the kernel knows it.
+    pub(crate) fn os_thread(&self) -> thread::OsThread {
+        thread::OsThread::from_id(self.os.load(Ordering::Relaxed))
+    }
+
+    /// The P that it holds, for reports.
+    pub(crate) fn holds(&self) -> Option<&'static P> {
+        self.p().filter(|_| !self.lease.is_over())
+    }
+
+    /// The P that it holds, or that was taken and it has not noticed. For its own
+    /// thread.
     #[inline(always)]
     pub(crate) fn p(&self) -> Option<&'static P> {
         load(&self.p)
@@ -108,7 +156,7 @@ impl M {
         true
     }
 
-    /// Own thread: holds `p` from now on.
+    /// Own thread: holds `p` from now on. Safe to call from a signal handler.
     pub(crate) fn acquire_p(&'static self, p: &'static P) {
         debug_assert!(self.p().is_none() && p.m().is_none());
         store(&self.p, Some(p));
@@ -123,6 +171,11 @@ impl M {
         p.set_m(None);
         self.lease.end();
         p
+    }
+
+    /// Own thread: its P was taken from it.
+    fn was_evicted(&'static self) {
+        store(&self.p, None);
     }
 
     /// Own thread: its P.
@@ -159,6 +212,7 @@ impl M {
         // A signal from the M's last life.
         self.note.clear();
         thread::set_slot(ptr::from_ref(self).cast());
+        self.os.store(thread::OsThread::current().id(), Ordering::Relaxed);
         thread::sleep_precisely();
         let stack = signal::AltStack::install();
         if self.acquire_next_p() {
@@ -199,22 +253,31 @@ pub(crate) struct Inside {
 impl Inside {
     /// Enters; `None` on a thread that is not ours, or that has no P and can
     /// get none since its runtime closes.
+    ///
+    /// An M whose P was taken gets another one first, and its thread waits for
+    /// that: the goroutine stays where it is.
     #[inline(always)]
     pub(crate) fn enter() -> Option<Inside> {
         let m = current()?;
         let nested = m.lease.inside();
-        if m.lease.enter() == Entry::Evicted {
-            return Self::without_p(m, nested);
+        // Made here only, so that it lives in registers: through memory, a copy of
+        // three words that reads `nested` right after its byte was written waits for
+        // the store, which costs more than all the rest of an entry.
+        if m.lease.enter() == Entry::Evicted && !super::in_place::regain_p(m) {
+            return None;
         }
         Some(Inside { m, p: m.held(), nested, marker: PhantomData })
     }
 
-    #[cold]
-    fn without_p(m: &'static M, nested: bool) -> Option<Inside> {
-        if !super::in_place::regain_p(m) {
-            return None;
+    /// Enters in order to leave the goroutine's stack, which needs no P.
+    #[inline(always)]
+    pub(crate) fn enter_to_leave() -> ToLeave {
+        let Some(m) = current() else { return ToLeave::Foreign };
+        let nested = m.lease.inside();
+        if m.lease.enter() == Entry::Evicted {
+            return ToLeave::Evicted(m);
         }
-        Some(Inside { m, p: m.held(), nested, marker: PhantomData })
+        ToLeave::Inside(Inside { m, p: m.held(), nested, marker: PhantomData })
     }
 
     #[inline(always)]
@@ -226,6 +289,29 @@ impl Inside {
     #[inline(always)]
     pub(crate) fn g(&self) -> Option<&'static G> {
         self.m.curg()
+    }
+}
+
+/// What [`Inside::enter_to_leave`] found.
+pub(crate) enum ToLeave {
+    Inside(Inside),
+    /// The M has lost its P: see [`M::goes_on_without_p`].
+    Evicted(&'static M),
+    /// Not a thread of ours.
+    Foreign,
+}
+
+impl M {
+    /// Own thread, which entered the runtime and has found its P taken: what its
+    /// goroutine does next needs none. The goroutine, if it has one.
+    #[cold]
+    pub(crate) fn goes_on_without_p(&'static self) -> Option<&'static G> {
+        self.was_evicted();
+        let g = self.curg()?;
+        if g.state.status() == Status::Syscall {
+            g.state.run_with_thread(Status::Syscall);
+        }
+        Some(g)
     }
 }
 

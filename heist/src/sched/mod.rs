@@ -8,11 +8,12 @@
 //! | `g`, `g_pool`, `task`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, its stack, its name, its values |
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
-//! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
+//! | `exec`, `park`, `in_place`, `locked` | running one; leaving and coming back; waiting with the thread; keeping it |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
+//! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
 //! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
-//! | `sysmon`, `signal`, `shutdown` | watching; faults; the end |
+//! | `sysmon`, `signal`, `shutdown` | watching; faults and preemption; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
 pub(crate) mod protocol;
@@ -26,6 +27,8 @@ pub(crate) mod find;
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod frames;
 #[cfg(not(loom))]
+pub(crate) mod freeze;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: links and static references kept as pointers
 pub(crate) mod g;
 #[cfg(not(loom))]
@@ -33,10 +36,16 @@ pub(crate) mod g;
 pub(crate) mod g_pool;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
+pub(crate) mod heir;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
 pub(crate) mod in_place;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod local;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: frames
+pub(crate) mod locked;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the thread's slot
 pub(crate) mod m;
@@ -55,6 +64,8 @@ pub(crate) mod park;
 #[cfg(not(loom))]
 pub(crate) mod policy;
 #[cfg(not(loom))]
+pub(crate) mod retake;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the table of schedulers
 pub(crate) mod schedt;
 #[cfg(not(loom))]
@@ -70,6 +81,8 @@ pub(crate) mod spawn;
 pub(crate) mod steal;
 #[cfg(not(loom))]
 pub(crate) mod steal_order;
+#[cfg(not(loom))]
+pub(crate) mod syscall;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: what only the holder touches
 pub(crate) mod sysmon;

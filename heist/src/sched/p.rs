@@ -59,7 +59,7 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
@@ -71,8 +71,8 @@ pub(crate) struct Own {
     rng: Rng,
     /// Ids that were reserved and not yet given out.
     ids: Cell<(u64, u64)>,
-    /// A wake-up was sent for the present runnext.
-    pub(crate) woke_for_next: Cell<bool>,
+    /// The present goroutine has offered a runnext to thieves.
+    pub(crate) offered_next: Cell<bool>,
     /// The bit of this P in the mask of non-empty Ps is set.
     pub(crate) advertised: Cell<bool>,
     /// The time, as of some recent tick.
@@ -144,7 +144,7 @@ impl P {
                 frames: Frames::new(),
                 rng: Rng::new(0),
                 ids: Cell::new((0, 0)),
-                woke_for_next: Cell::new(false),
+                offered_next: Cell::new(false),
                 advertised: Cell::new(false),
                 now: Cell::new(0),
                 birth_score: Cell::new(super::wake::UNDECIDED),
@@ -237,11 +237,11 @@ impl Held {
         self.own().rng.next()
     }
 
-    /// A goroutine id. Taken sixteen at a time, so that the shared counter is
-    /// rarely touched.
+    /// A goroutine id. Taken 64 at a time, so that the shared counter is rarely
+    /// touched.
     #[inline]
     pub(crate) fn next_id(&self) -> u64 {
-        const BATCH: u64 = 16;
+        const BATCH: u64 = 64;
         let (mut next, mut end) = self.own().ids.get();
         if next == end {
             next = super::schedt::reserve_ids(BATCH);
@@ -256,7 +256,7 @@ impl Held {
         self.own().rng.reseed(seed ^ u64::from(self.p.id) << 32);
         self.own().gs.flush();
         self.own().frames.reset(class);
-        self.own().woke_for_next.set(false);
+        self.own().offered_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);
         self.end_streak();

@@ -2,14 +2,15 @@
 
 use super::g::{G, WaitReason, flag};
 use super::in_place;
-use super::m::{self, Inside};
+use super::m::{self, Inside, M, ToLeave};
 use super::protocol::g_state::Ready;
 use super::schedt::Sched;
 use super::task::Shutdown;
 use super::wake;
 use crate::context::{Resume, Suspend};
+use crate::prim::atomic::{AtomicU32, Ordering};
 use crate::prim::fatal::fatal;
-use crate::prim::{hint, thread};
+use crate::prim::{clock, hint, thread};
 use std::panic::Location;
 use std::ptr;
 
@@ -33,15 +34,18 @@ pub(crate) fn park(reason: WaitReason, site: &'static Location<'static>) {
 /// waker may still come, parks again.
 #[inline(always)] // as `yield_now`
 pub(crate) fn park_whatever_comes(reason: WaitReason, site: &'static Location<'static>) -> Resume {
-    let Some(inside) = Inside::enter() else { return park_in_shutdown() };
+    let inside = match Inside::enter_to_leave() {
+        ToLeave::Inside(inside) => inside,
+        ToLeave::Evicted(m) => return park_without_p(m, reason, site),
+        ToLeave::Foreign => fatal!("park outside of a goroutine"),
+    };
     let Some(g) = inside.g() else { fatal!("park outside of a goroutine") };
     if g.state.take_notified() {
         return Resume::Run;
     }
     g.note_wait(reason, inside.p.own().now.get(), site);
     if must_stay(g) {
-        in_place::park(inside, g);
-        return Resume::Run;
+        return in_place::park(inside, g);
     }
     wake::learn(inside.p, g);
     wake_or_order(g, suspend(inside, g, Suspend::Park))
@@ -56,20 +60,32 @@ fn wake_or_order(g: &'static G, resumed: Resume) -> Resume {
     resumed
 }
 
-/// A park on a thread that has no P and gets none: shutdown runs goroutines one
-/// after the other. Those that unwind must not leave their thread and wait with
-/// it; others go back, so that what they wait for can come.
+/// A park on a thread that has no P: it was taken while the goroutine computed or
+/// blocked. Waiting needs none.
 #[cold]
-fn park_in_shutdown() -> Resume {
-    let Some(g) = m::current_g() else { fatal!("park outside of a goroutine") };
+#[inline(never)]
+fn park_without_p(m: &'static M, reason: WaitReason, site: &'static Location<'static>) -> Resume {
+    let Some(g) = m.goes_on_without_p() else { fatal!("park outside of a goroutine") };
     if g.state.take_notified() {
+        m.lease.leave();
         return Resume::Run;
     }
-    if thread::panicking() {
-        while !g.state.take_notified() {
-            thread::yield_now();
-        }
-        return Resume::Run;
+    if m.sched.closing() {
+        return park_in_shutdown(m, g);
+    }
+    g.note_wait(reason, clock::now(), site);
+    if must_stay(g) {
+        return in_place::park_without_p(m, g);
+    }
+    wake_or_order(g, leave(g, Suspend::Park))
+}
+
+/// There is no P to be had any more: shutdown runs goroutines one after the
+/// other. Those that must not leave their thread wait with it; others go back, so
+/// that what they wait for can come.
+fn park_in_shutdown(m: &'static M, g: &'static G) -> Resume {
+    if must_stay(g) {
+        return in_place::park_in_shutdown(m, g);
     }
     wake_or_order(g, leave(g, Suspend::Park))
 }
@@ -90,32 +106,38 @@ pub(crate) fn yield_now() {
 /// Like [`yield_now`], but returns also when the runtime shuts down.
 #[inline(always)]
 pub(crate) fn yield_whatever_comes() -> Resume {
-    let Some(inside) = Inside::enter() else { return yield_without_p() };
+    let inside = match Inside::enter_to_leave() {
+        ToLeave::Inside(inside) => inside,
+        ToLeave::Evicted(m) => return yield_without_p(m),
+        ToLeave::Foreign => return yield_thread(),
+    };
     let Some(g) = inside.g() else { fatal!("yield outside of a goroutine") };
     if must_stay(g) {
-        in_place::yield_now(inside, g);
-        return Resume::Run;
+        return in_place::yield_now(inside, g);
     }
     g.note_no_wait();
     wake::learn(inside.p, g);
     suspend(inside, g, Suspend::Yield)
 }
 
-/// A yield of a plain thread, or in a shutdown. A goroutine that was woken there
-/// goes on where it waited, and may never wait again: it goes back, and is told
-/// to unwind.
 #[cold]
-fn yield_without_p() -> Resume {
-    match m::current_g() {
-        Some(g) if !must_stay(g) => {
-            g.note_no_wait();
-            leave(g, Suspend::Yield)
-        }
-        _ => {
-            thread::yield_now();
-            Resume::Run
-        }
+fn yield_thread() -> Resume {
+    thread::yield_now();
+    Resume::Run
+}
+
+/// A yield on a thread that has no P. Also in a shutdown: a goroutine that was
+/// woken there goes on where it waited, and may never wait again; it goes back,
+/// and is told to unwind.
+#[cold]
+#[inline(never)]
+fn yield_without_p(m: &'static M) -> Resume {
+    let Some(g) = m.goes_on_without_p() else { return yield_thread() };
+    if must_stay(g) {
+        return in_place::yield_without_p(m, g);
     }
+    g.note_no_wait();
+    leave(g, Suspend::Yield)
 }
 
 /// How often a goroutine may look at something in vain before others get a turn.
@@ -149,6 +171,81 @@ pub(crate) fn poll_point() {
 #[inline(never)]
 fn yield_after_polls() {
     let _ = yield_whatever_comes();
+}
+
+/// How many runtimes have asked a goroutine to yield.
+static REQUESTS: AtomicU32 = AtomicU32::new(0);
+
+/// sysmon: whether some goroutine of this runtime is asked to yield.
+pub(crate) fn set_requests(sched: &'static Sched, some: bool) {
+    if sched.requests.swap(some, Ordering::Relaxed) != some {
+        // Wraps around: a sum of ones and minus ones.
+        REQUESTS.fetch_add(if some { 1 } else { u32::MAX }, Ordering::Relaxed);
+    }
+}
+
+/// A place where a goroutine that has had its time leaves: each call of the
+/// runtime that succeeds without waiting. One load of a word that hardly ever
+/// changes.
+///
+/// Never unwinds, as [`poll_point`].
+#[inline(always)]
+pub(crate) fn safe_point() {
+    if REQUESTS.load(Ordering::Relaxed) != 0 {
+        heed_request();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn heed_request() {
+    let Some(m) = m::current() else { return };
+    if !m.preempt.load(Ordering::Relaxed) || m.lease.inside() {
+        return;
+    }
+    let Some(g) = m.curg() else { return };
+    if may_not_be_preempted(g) {
+        return;
+    }
+    m.preempt.store(false, Ordering::Relaxed);
+    if must_stay(g) {
+        let (Resume::Run | Resume::Unwind) = yield_whatever_comes();
+        return;
+    }
+    let inside = match Inside::enter_to_leave() {
+        ToLeave::Inside(inside) => inside,
+        // It has lost its P already, and has nothing to give.
+        ToLeave::Evicted(m) => return m.lease.leave(),
+        ToLeave::Foreign => return,
+    };
+    g.note_no_wait();
+    wake::learn(inside.p, g);
+    let (Resume::Run | Resume::Unwind) = suspend(inside, g, Suspend::Preempt);
+}
+
+/// Whether the goroutine is inside of `no_preempt`.
+pub(crate) fn may_not_be_preempted(g: &'static G) -> bool {
+    g.has(flag::NO_PREEMPT)
+}
+
+/// Runs `f` and lets the goroutine keep its P meanwhile, however long it computes.
+pub(crate) fn no_preempt<T>(f: impl FnOnce() -> T) -> T {
+    /// Ends it, also when `f` panics. Nested ones end with the outermost.
+    struct Allow;
+    impl Drop for Allow {
+        fn drop(&mut self) {
+            if let Some(g) = m::current_g() {
+                g.set(flag::NO_PREEMPT, false);
+            }
+        }
+    }
+    let outermost = m::current_g().is_some_and(|g| {
+        let outermost = !may_not_be_preempted(g);
+        g.set(flag::NO_PREEMPT, true);
+        outermost
+    });
+    let _allow = outermost.then_some(Allow);
+    f()
 }
 
 /// Whether the goroutine cannot leave its thread: it is pinned, or it unwinds.
@@ -226,7 +323,7 @@ impl Home {
             && !self.sched.closing()
             && let Some(inside) = Inside::enter()
         {
-            return inside.ready_next(g);
+            return wake::ready_next(inside.m, inside.p, g);
         }
         wake::inject(self.sched, self.life, g);
     }

@@ -8,7 +8,7 @@
 use super::g::G;
 use super::m::M;
 use super::mask::{MAX_PROCS, Mask};
-use super::p::{Held, P};
+use super::p::{Count, Held, P};
 use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
 use super::protocol::run_queue::HALF;
@@ -25,7 +25,7 @@ use crate::prim::note::Note;
 use crate::prim::thread;
 use crate::stacks::Class;
 use crossbeam_utils::CachePadded;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -56,6 +56,8 @@ pub(crate) struct Config {
     pub(crate) stack: Class,
     pub(crate) thread_name: String,
     pub(crate) max_threads: usize,
+    /// How many goroutines may compute without a P; `None` for as many as Ps.
+    pub(crate) max_runners: Option<usize>,
     pub(crate) idle_thread: Duration,
     pub(crate) shutdown: Duration,
     pub(crate) panic: PanicPolicy,
@@ -68,6 +70,10 @@ pub(crate) struct Config {
 pub(crate) struct Shared {
     /// The global run queue.
     pub(crate) runq: GlobalQueue<G>,
+    /// Goroutines that were stopped on their thread, in the order of that. Apart
+    /// from the others, so that they are never in the ring of a P that does not
+    /// move: one of them may hold what it waits for.
+    pub(crate) frozen: VecDeque<&'static G>,
     /// Goroutines that run only when a P would go idle.
     pub(crate) idle_runq: GlobalQueue<G>,
     /// Last in, first out: the P that went idle last has warm caches.
@@ -89,6 +95,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// How many goroutines are in the global queue, the frozen ones included.
+    pub(crate) fn queued(&self) -> usize {
+        self.runq.len() + self.frozen.len()
+    }
+
     /// Takes the M that went idle last. The one in the poller and the keeper of the
     /// timers stay, if there is another.
     pub(crate) fn take_idle_m(&mut self) -> Option<&'static M> {
@@ -122,11 +133,28 @@ impl Shared {
     }
 }
 
+/// How often sysmon acted; it alone writes.
+#[derive(Default)]
+pub(crate) struct Preemption {
+    /// Ps taken from goroutines that computed or blocked.
+    pub(crate) retakes: Count,
+    /// Threads stopped.
+    pub(crate) freezes: Count,
+}
+
+impl Preemption {
+    fn clear(&self) {
+        self.retakes.clear();
+        self.freezes.clear();
+    }
+}
+
 /// The scheduler of one runtime.
 pub(crate) struct Sched {
     slot: u16,
     pub(crate) shared: Lock<Shared>,
-    /// Length of the global queue, to look at without the lock.
+    /// Length of the global queue, the frozen ones included, to look at without the
+    /// lock.
     pub(crate) runq_size: CachePadded<AtomicUsize>,
     pub(crate) idle: CachePadded<Idle>,
     /// Ps whose rings have something for thieves, or may have.
@@ -165,6 +193,12 @@ pub(crate) struct Sched {
     pub(crate) unwinding: Lock<BTreeSet<u64>>,
     /// Ms without a thread, for those who unwind.
     ghosts: Lock<Vec<&'static M>>,
+    /// What sysmon did to those that would not leave.
+    pub(crate) preemption: Preemption,
+    /// `usize::MAX` for as many as Ps.
+    max_runners: AtomicUsize,
+    /// A goroutine was asked to yield (see `park::safe_point`).
+    pub(crate) requests: AtomicBool,
     /// Ms that wait with their goroutine.
     pub(crate) in_place: AtomicUsize,
     /// The thread that a panic started in order to shut the runtime down.
@@ -213,6 +247,8 @@ impl Sched {
         sched.foreign_finished.store(0, Ordering::Relaxed);
         *sched.fatal_panic.lock() = None;
         sched.unwinding.lock().clear();
+        sched.max_runners.store(config.max_runners.unwrap_or(usize::MAX), Ordering::Relaxed);
+        sched.preemption.clear();
         let (class, seed) = (config.stack, config.seed);
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
@@ -248,6 +284,7 @@ impl Sched {
                 Rank::Sched,
                 Shared {
                     runq: GlobalQueue::new(),
+                    frozen: VecDeque::new(),
                     idle_runq: GlobalQueue::new(),
                     idle_ps: Vec::new(),
                     idle_ms: Vec::new(),
@@ -282,6 +319,9 @@ impl Sched {
             winding_down: Lock::new(Rank::Shutdown, false),
             unwinding: Lock::new(Rank::Leaf, BTreeSet::new()),
             ghosts: Lock::new(Rank::Leaf, Vec::new()),
+            preemption: Preemption::default(),
+            max_runners: AtomicUsize::new(usize::MAX),
+            requests: AtomicBool::new(false),
             in_place: AtomicUsize::new(0),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
@@ -293,7 +333,7 @@ impl Sched {
     pub(crate) fn recycle(&'static self) {
         {
             let mut shared = self.shared.lock();
-            if shared.threads != 0 || shared.runq.len() != 0 {
+            if shared.threads != 0 || shared.queued() != 0 {
                 fatal!("a runtime was recycled with {} threads", shared.threads);
             }
             while self.take_idle_p(&mut shared).is_some() {}
@@ -325,6 +365,14 @@ impl Sched {
         self.procs.load(Ordering::Relaxed)
     }
 
+    /// How many goroutines may compute without a P.
+    pub(crate) fn max_runners(&self) -> usize {
+        match self.max_runners.load(Ordering::Relaxed) {
+            usize::MAX => self.procs() as usize,
+            set => set,
+        }
+    }
+
     pub(crate) fn config(&self) -> Arc<Config> {
         match &*self.config.lock() {
             Some(config) => config.clone(),
@@ -335,7 +383,7 @@ impl Sched {
     /// An M without a thread of its own, and its return.
     pub(crate) fn take_ghost(&'static self) -> &'static M {
         let ghost = self.ghosts.lock().pop();
-        ghost.unwrap_or_else(|| M::new(u32::MAX, self))
+        ghost.unwrap_or_else(|| M::ghost(self))
     }
 
     pub(crate) fn put_ghost(&self, m: &'static M) {
@@ -411,22 +459,30 @@ impl Sched {
         gs: impl IntoIterator<Item = &'static G>,
     ) {
         shared.runq.append(gs);
-        self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
+        self.note_global_size(shared);
+    }
+
+    /// The global queue has changed.
+    pub(crate) fn note_global_size(&self, shared: &Guard<'_, Shared>) {
+        self.runq_size.store(shared.queued(), Ordering::SeqCst);
     }
 
     /// Takes one goroutine from the global queue.
-    pub(crate) fn take_global_one(&self) -> Option<&'static G> {
+    pub(crate) fn take_global_one(&self, frozen_first: bool) -> Option<&'static G> {
         let mut shared = self.shared.lock();
-        let g = shared.runq.pop();
-        self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
+        let first = if frozen_first { shared.frozen.pop_front() } else { None };
+        let g = first.or_else(|| shared.runq.pop()).or_else(|| shared.frozen.pop_front());
+        self.note_global_size(&shared);
         g
     }
 
-    /// Takes the P's share of the global queue. If there is no room for it, some of
+    /// Takes the P's share of the global queue, and one of the frozen ones, which it
+    /// returns: to be run first, since the rest of the share waits for the P's next
+    /// round anyway. If there is no room for it, some of
     /// those that yielded on this P go behind it first. So each of them runs many
     /// times before it waits for everybody, and few of them change their P, which
     /// costs more than all the rest of a yield.
-    pub(crate) fn take_global_batch(&self, p: Held) {
+    pub(crate) fn take_global_batch(&self, p: Held) -> Option<&'static G> {
         let procs = self.procs() as usize;
         let mut shared = self.shared.lock();
         if p.runq.room_for_yielded() < shared.runq.batch(procs, HALF)
@@ -443,10 +499,11 @@ impl Sched {
         // Before the lock is free: a searcher that finds the global queue empty
         // under the lock, and goes to sleep, looks at the offers next.
         super::wake::offer(self, p);
-        if is(Mutant::StaleGlobalSize) {
-            return;
+        let frozen = shared.frozen.pop_front();
+        if !is(Mutant::StaleGlobalSize) {
+            self.note_global_size(&shared);
         }
-        self.runq_size.store(shared.runq.len(), Ordering::SeqCst);
+        frozen
     }
 
     /// Makes a P idle.

@@ -174,6 +174,8 @@ fn stop_everything(sched: &'static Sched) {
         shared.closed = true;
         // The goroutines in them are found by their state.
         shared.runq.clear();
+        // Their threads see that the runtime closes, and go on.
+        shared.frozen.clear();
         shared.idle_runq.clear();
         sched.runq_size.store(0, Ordering::SeqCst);
         sched.idle_runq_size.store(0, Ordering::SeqCst);
@@ -335,7 +337,7 @@ fn unwind_started(m: &'static M, g: &'static G) -> bool {
             Some(Suspend::Park) => match g.state.park() {
                 Park::Parked | Park::Notified => {}
             },
-            Some(Suspend::Yield) => g.state.become_(Status::Runnable),
+            Some(Suspend::Yield | Suspend::Preempt) => g.state.become_(Status::Runnable),
             None => fatal!("a goroutine lost its stack"),
         }
     }

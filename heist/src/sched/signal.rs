@@ -1,12 +1,13 @@
-//! Signals: stack overflow, SIGQUIT, and fork.
+//! Signals: stack overflow, SIGQUIT, preemption, and fork.
 //!
 //! Handlers allocate nothing and take no lock. Each knows the handler that was
 //! there before and passes on what is not ours.
 
 use super::m;
 use super::names;
-use crate::prim::atomic::{AtomicBool, AtomicPtr, Ordering};
-use crate::prim::os::write_stderr;
+use super::protocol::freeze::Epoch;
+use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::prim::os::{self, write_stderr};
 use crate::stacks;
 use std::io::Write;
 use std::mem::{self, MaybeUninit};
@@ -25,13 +26,33 @@ pub(crate) fn install() {
         if disposition(libc::SIGQUIT) == libc::SIG_DFL {
             set_handler(libc::SIGQUIT, on_quit as *const () as usize, libc::SA_RESTART);
         }
-        // SAFETY: the handler is async-signal-safe: it stores a flag.
-        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+        find_system_code();
+        let flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        let old = set_handler(PREEMPT, on_preempt as *const () as usize, flags);
+        BEFORE_PREEMPT.store(Box::into_raw(Box::new(old)), Ordering::SeqCst);
+        // SAFETY: the handlers are async-signal-safe: they change counters.
+        unsafe {
+            libc::pthread_atfork(
+                Some(before_fork),
+                Some(after_fork_in_parent),
+                Some(after_fork_in_child),
+            )
+        };
     });
 }
 
+/// The signal that stops a goroutine, as in Go: nobody uses it, debuggers can be
+/// told to ignore it, and a program that gets one for nothing does not mind.
+pub(crate) const PREEMPT: libc::c_int = libc::SIGURG;
+
 static BEFORE_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 static BEFORE_BUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+static BEFORE_PREEMPT: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+/// Signals that a fault raises in the thread that has it: never masked, since the
+/// kernel would kill the process.
+const FAULTS: [libc::c_int; 5] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
 /// Sets a handler that runs on the alternate stack; returns the old one.
 fn set_handler(signal: libc::c_int, handler: usize, flags: libc::c_int) -> libc::sigaction {
@@ -41,7 +62,15 @@ fn set_handler(signal: libc::c_int, handler: usize, flags: libc::c_int) -> libc:
         let mut old = MaybeUninit::zeroed();
         new.sa_sigaction = handler;
         new.sa_flags = flags | libc::SA_ONSTACK;
-        libc::sigemptyset(&mut new.sa_mask);
+        if signal == PREEMPT {
+            // A thread that stands still runs no other handler on top of that.
+            libc::sigfillset(&mut new.sa_mask);
+            for fault in FAULTS {
+                libc::sigdelset(&mut new.sa_mask, fault);
+            }
+        } else {
+            libc::sigemptyset(&mut new.sa_mask);
+        }
         libc::sigaction(signal, &new, old.as_mut_ptr());
         old.assume_init()
     }
@@ -99,13 +128,19 @@ fn report_overflow(g: &'static super::g::G) -> ! {
     std::process::abort()
 }
 
-/// Lets the handler from before decide about a fault.
+/// Lets the handler from before decide about a signal that is not ours.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let before = if signal == libc::SIGSEGV { &BEFORE_SEGV } else { &BEFORE_BUS };
+    let before = match signal {
+        libc::SIGSEGV => &BEFORE_SEGV,
+        libc::SIGBUS => &BEFORE_BUS,
+        _ => &BEFORE_PREEMPT,
+    };
     // SAFETY: set once, never freed.
     let before = unsafe { before.load(Ordering::SeqCst).as_ref() };
     let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
     match handler {
+        // Whoever has no handler for it ignores it.
+        libc::SIG_DFL | libc::SIG_IGN if signal == PREEMPT => {}
         libc::SIG_DFL | libc::SIG_IGN => {
             // The instruction runs again, and faults for good.
             // SAFETY: restoring the default is always allowed.
@@ -142,10 +177,126 @@ pub(crate) fn dump_if_asked() {
     }
 }
 
+/// What our own signals carry beside the number of the question.
+const OURS: u64 = 0x6865_6973 << 32;
+
+/// The value that goes with a signal of ours.
+pub(crate) fn our_value(epoch: u32) -> u64 {
+    OURS | u64::from(epoch)
+}
+
+/// SIGURG: sysmon asks the thread to stand still, or somebody else means something.
+extern "C" fn on_preempt(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let errno = os::errno();
+    // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler; one that
+    // was queued has a value.
+    let value = unsafe {
+        let queued = (*info).si_code == libc::SI_QUEUE;
+        queued.then(|| (*info).si_value().sival_ptr as u64)
+    };
+    match value.filter(|value| value & !u64::from(u32::MAX) == OURS) {
+        Some(value) => {
+            let epoch = Epoch::from_word(value as u32);
+            // SAFETY: the kernel passes the interrupted thread's context.
+            super::freeze::answer(epoch, unsafe { program_counter(context.cast()) });
+        }
+        None => pass_on(signal, info, context),
+    }
+    os::set_errno(errno);
+}
+
+/// # Safety
+///
+/// `context` is what the kernel passed to a handler.
+unsafe fn program_counter(context: *const libc::ucontext_t) -> usize {
+    // SAFETY: the caller's promise.
+    #[cfg(target_arch = "x86_64")]
+    return unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] as usize };
+    // SAFETY: the caller's promise.
+    #[cfg(target_arch = "aarch64")]
+    return unsafe { (*context).uc_mcontext.pc as usize };
+}
+
+/// The code of the C library, the dynamic linker and the vDSO: as pairs of
+/// addresses, zero at the end. Written once, before any goroutine runs.
+static SYSTEM_CODE: [[AtomicUsize; 2]; 16] = [const { [const { AtomicUsize::new(0) }; 2] }; 16];
+
+/// Whether an address is in code that takes locks which everybody needs: malloc's,
+/// the linker's.
+pub(crate) fn in_system_code(pc: usize) -> bool {
+    SYSTEM_CODE.iter().any(|[start, end]| {
+        (start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&pc)
+    })
+}
+
+fn find_system_code() {
+    let mut found = 0usize;
+    // SAFETY: the callback is called with valid information, and `found` outlives
+    // the call.
+    unsafe { libc::dl_iterate_phdr(Some(note_object), (&raw mut found).cast()) };
+}
+
+/// Notes the code of one loaded object, if it is one of the system's.
+///
+/// # Safety
+///
+/// Called by `dl_iterate_phdr`, with a `usize` as its data.
+unsafe extern "C" fn note_object(
+    info: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    data: *mut libc::c_void,
+) -> libc::c_int {
+    const NAMES: [&[u8]; 5] = [b"libc.so", b"libpthread", b"ld-linux", b"ld-musl", b"linux-vdso"];
+    // SAFETY: the caller's promise: the name is a string, the headers an array.
+    let (name, headers, base, found) = unsafe {
+        let info = &*info;
+        (
+            std::ffi::CStr::from_ptr(info.dlpi_name).to_bytes(),
+            std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()),
+            info.dlpi_addr as usize,
+            &mut *data.cast::<usize>(),
+        )
+    };
+    let file = name.rsplit(|c| *c == b'/').next().unwrap_or(name);
+    if !NAMES.iter().any(|system| file.starts_with(system)) {
+        return 0;
+    }
+    let code = |h: &&libc::Elf64_Phdr| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0;
+    for header in headers.iter().filter(code) {
+        let Some([start, end]) = SYSTEM_CODE.get(*found) else { return 1 };
+        let low = base + header.p_vaddr as usize;
+        start.store(low, Ordering::Relaxed);
+        end.store(low + header.p_memsz as usize, Ordering::Relaxed);
+        *found += 1;
+    }
+    0
+}
+
 static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// How many threads are in the middle of a fork.
+static FORKING: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn before_fork() {
+    FORKING.fetch_add(1, Ordering::SeqCst);
+}
+
+extern "C" fn after_fork_in_parent() {
+    FORKING.fetch_sub(1, Ordering::SeqCst);
+}
 
 extern "C" fn after_fork_in_child() {
     FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Whether no thread should be stopped now: the child of a fork has only the
+/// thread that forked, and whatever the others held stays held there.
+pub(crate) fn forking() -> bool {
+    FORKING.load(Ordering::SeqCst) != 0 || forked()
 }
 
 /// Whether this process was forked from one with a runtime: the threads are

@@ -8,7 +8,7 @@ use super::protocol::g_state::Status;
 use super::protocol::join::Finish;
 use super::schedt::Sched;
 use super::task::TaskOf;
-use super::{names, park};
+use super::{names, park, wake};
 use crate::prim::atomic::Ordering;
 use crate::stacks::{self, Class, StackError};
 use std::fmt;
@@ -84,6 +84,7 @@ pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(
     site: &'static Location<'static>,
     elsewhere: impl FnOnce() -> &'static Sched,
 ) -> Result<&'static G, SpawnError> {
+    park::safe_point();
     match Inside::enter() {
         // SAFETY: the caller's promise.
         Some(inside) => unsafe { spawn_inside(inside, f, site) },
@@ -124,7 +125,7 @@ unsafe fn spawn_inside<F: FnOnce() -> T, T>(
     unsafe { TaskOf::<F, T>::emplace(g, f) };
     g.state.become_(Status::Runnable);
     p.counters.spawned.bump();
-    inside.ready_next(g);
+    wake::ready_next(inside.m, p, g);
     if p.runq.is_full() {
         give_way(inside);
     }
@@ -197,7 +198,7 @@ pub(crate) unsafe fn spawn_on<F: FnOnce() -> T, T>(
             return Err(SpawnError::Memory(error));
         }
     };
-    let mut flags = super::wake::UNDECIDED << flag::SCORE_SHIFT;
+    let mut flags = wake::UNDECIDED << flag::SCORE_SHIFT;
     flags |= if options.idle_priority { flag::IDLE_PRIORITY } else { 0 };
     flags |= if options.name.is_some() { flag::NAMED } else { 0 };
     let id = super::schedt::reserve_ids(1);

@@ -6,12 +6,14 @@
 //! loads, not a walk. In the last round it takes also a runnext, after a grace.
 
 use super::g::G;
+use super::m::M;
 use super::mask::WORD;
 use super::p::{Held, P};
 use super::policy::{Departure, departs};
 use super::schedt::Sched;
 use super::steal_order::StealOrder;
 use super::timers;
+use super::wake::LATE;
 use crate::prim::atomic::Ordering;
 use crate::prim::note::Note;
 use crate::prim::{clock, hint, probe};
@@ -21,6 +23,10 @@ const ROUNDS: usize = 4;
 
 /// A runnext that its owner is about to run is left to it for this long.
 const GRACE: u64 = 3_000;
+
+/// The same if the goroutine that runs there was late the last time. Not nothing:
+/// one that has changed its ways would never be seen to leave in time.
+const GRACE_IF_LATE: u64 = 500;
 
 /// What Go's sleep of 3 µs takes: Linux adds 50 µs to save power.
 const GOS_GRACE: Duration = Duration::from_micros(53);
@@ -113,8 +119,9 @@ fn those_that_offer(
 fn steal_next(p: &'static P) -> Option<&'static G> {
     let seen = p.runq.peek_offered()?;
     if departs(Departure::SpinGrace) {
+        let late = p.m().and_then(M::curg).is_some_and(|g| g.score() == LATE);
         // The shortest sleep is many times the grace.
-        let until = clock::now() + GRACE;
+        let until = clock::now() + if late { GRACE_IF_LATE } else { GRACE };
         while clock::now() < until {
             hint::spin_loop();
             if p.runq.peek_offered() != Some(seen) {

@@ -2,6 +2,7 @@
 //!
 //! | what | why |
 //! |---|---|
+//! | a goroutine that blocks its thread, or computes on | its P is taken (`retake`) |
 //! | a runnext that stays | its owner computes on; it is taken to the others |
 //! | a timer that is late | its P computes; a thief is woken |
 //! | nobody looks at the network | all who could compute; it looks itself |
@@ -11,12 +12,16 @@
 //! | `HEISTDEBUG=schedtrace` | the line is printed from here |
 //! | SIGQUIT | the dump is printed from here, however wedged the others are |
 //!
-//! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms;
-//! and when all Ps have been idle for a while, until one of them is needed.
+//! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms; up
+//! to 1 ms while some Ps are busy and some idle, since then somebody could run what
+//! a busy one keeps; and when all Ps have been idle for a while, until one of them
+//! is needed. A runnext that it sees for the first time it looks at again after
+//! 20 µs.
 
 use super::m::HeistThread;
 use super::p::P;
 use super::protocol::run_queue::NextUp;
+use super::retake::Retaker;
 use super::schedt::Sched;
 use super::{g::G, netpoll, signal, steal, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
@@ -31,9 +36,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_micros(20);
-const LONG: Duration = Duration::from_millis(10);
-/// While a P is idle and nobody waits in the poller.
+/// While a P is idle that a busy one could do with, or that nobody polls for.
 const MEDIUM: Duration = Duration::from_millis(1);
+const LONG: Duration = Duration::from_millis(10);
 const QUIET_ROUNDS: u32 = 50;
 
 /// How long all Ps must be idle before it sleeps deeply.
@@ -130,6 +135,11 @@ struct Seen {
 struct Watch {
     sched: &'static Sched,
     seen: Vec<Seen>,
+    retaker: Retaker,
+    /// When there is something to do next, as far as is known.
+    next: Option<u64>,
+    /// A runnext was there that nobody else may run.
+    look_again: bool,
     /// When a P was last seen busy.
     busy: u64,
     trimmed: u64,
@@ -140,7 +150,17 @@ impl Watch {
     fn new(sched: &'static Sched) -> Self {
         let now = clock::now();
         let seen = vec![Seen::default(); sched.procs() as usize];
-        Watch { sched, seen, busy: now, trimmed: now, traced: now }
+        let retaker = Retaker::new(sched);
+        Watch {
+            sched,
+            seen,
+            retaker,
+            next: None,
+            look_again: false,
+            busy: now,
+            trimmed: now,
+            traced: now,
+        }
     }
 
     fn run(&mut self) {
@@ -148,9 +168,10 @@ impl Watch {
         let config = self.sched.config();
         while !self.sched.sysmon.stop.load(Ordering::SeqCst) {
             if quiet > QUIET_ROUNDS {
-                delay = (delay * 2).min(LONG);
+                delay = (delay * 2).min(if self.half_idle() { MEDIUM } else { LONG });
             }
-            if self.sched.sysmon.note.sleep_for(self.until_next_timer(delay)) {
+            let nap = if std::mem::take(&mut self.look_again) { SHORT } else { delay };
+            if self.sched.sysmon.note.sleep_for(self.until_next(nap)) {
                 signal::dump_if_asked();
             }
             let now = clock::now();
@@ -173,11 +194,16 @@ impl Watch {
         }
     }
 
-    /// `delay`, but no longer than until the next timer, or until it is this one's
-    /// turn to look at the network.
-    fn until_next_timer(&self, delay: Duration) -> Duration {
+    /// Whether some Ps are busy and others idle.
+    fn half_idle(&self) -> bool {
+        (1..self.sched.procs()).contains(&self.sched.idle.idle_ps())
+    }
+
+    /// `delay`, but no longer than until the next timer, the end of a slice, or
+    /// until it is this one's turn to look at the network.
+    fn until_next(&self, delay: Duration) -> Duration {
         let delay = if netpoll::is_unwatched(self.sched) { delay.min(MEDIUM) } else { delay };
-        let next = timers::earliest(self.sched);
+        let next = timers::earliest(self.sched).min(self.next.unwrap_or(NEVER));
         if delay == SHORT || next == NEVER {
             return delay;
         }
@@ -217,6 +243,9 @@ impl Watch {
         for (i, p) in self.sched.ps().enumerate() {
             acted |= self.help_stale_next(i, p);
         }
+        let looked = self.retaker.look(now);
+        self.next = looked.next;
+        acted |= looked.acted;
         acted |= self.help_late_timers(now);
         acted |= netpoll::look_for_others(self.sched, now);
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
@@ -235,6 +264,7 @@ impl Watch {
         let before = std::mem::replace(&mut self.seen[i], now);
         let stays = now.next.is_some() && now.next == before.next && now.steps == before.steps;
         if !stays || self.sched.procs() == 1 {
+            self.look_again |= own.is_some() && own != before.next && self.half_idle();
             return false;
         }
         if let Some(seen) = own {
@@ -268,7 +298,7 @@ impl Watch {
     fn sleep_deeply(&mut self) {
         {
             let shared = self.sched.shared.lock();
-            let queued = shared.runq.len() + shared.idle_runq.len();
+            let queued = shared.queued() + shared.idle_runq.len();
             if shared.idle_ps.len() < self.sched.procs() as usize || queued > 0 {
                 return;
             }
@@ -338,7 +368,12 @@ fn asleep() -> Option<u64> {
             }
             continue;
         }
-        if shared.idle_ps.len() < sched.procs() as usize || shared.runq.len() != 0 {
+        if shared.idle_ps.len() < sched.procs() as usize || shared.queued() != 0 {
+            return None;
+        }
+        // A thread that has lost its P computes, or sleeps in the kernel for
+        // something that we know nothing of.
+        if shared.threads > shared.idle_ms.len() + sched.in_place.load(Ordering::SeqCst) {
             return None;
         }
         drop(shared);

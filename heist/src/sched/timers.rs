@@ -8,7 +8,7 @@
 //! 2. *thieves*, in their last round, for all Ps in the mask of those that have
 //!    timers ([`steal`]).
 //! 3. *the keeper*: of the Ms that sleep, the one that sleeps until the earliest
-//!    entry of all ([`Keeper`], `find::stop_m`). An M that goes to sleep and knows
+//!    entry of all ([`Keeper`], `find::sleep_idle`). An M that goes to sleep and knows
 //!    of an earlier entry takes the office over; that costs nobody a wake-up.
 //!    Who adds an entry has a P, whose M looks when it goes to sleep; or it is a
 //!    plain thread and wakes a sleeper, which looks then.

@@ -18,15 +18,16 @@
 //! | event | score |
 //! |---|---|
 //! | a thief took my runnext: I was late | 3 |
-//! | a thief was woken for my runnext, and then I left the P to it | one less |
+//! | my runnext was offered to thieves, and then I left the P to it | one less |
 //! | a new goroutine | the score of the last one that ended on this P |
 //!
-//! With 2 or 3 the runnext is offered and a thief woken; with 0 or 1 nothing
-//! happens, and sysmon takes a runnext that stays to the others, and the score
-//! says so. Neither side needs a clock.
+//! With 2 or 3 the runnext is offered, and a thief woken if one sleeps: also while
+//! all Ps are busy, since one that has run out of work a moment later must see it.
+//! With 0 or 1 nothing happens, and sysmon takes a runnext that stays to the
+//! others, and the score says so. Neither side needs a clock.
 
 use super::g::G;
-use super::m::{Inside, M};
+use super::m::M;
 use super::p::{Held, P};
 use super::policy::{Departure, departs};
 use super::protocol::idle::{Recheck, Wake};
@@ -40,55 +41,58 @@ use crate::timer::NEVER;
 
 /// The score of a goroutine that nothing is known of: wake.
 pub(crate) const UNDECIDED: u8 = 2;
-const LATE: u8 = 3;
+/// The score of a goroutine that was late.
+pub(crate) const LATE: u8 = 3;
 const WAKES: u8 = 2;
 
-impl Inside {
-    /// Makes a goroutine the next one on this P. It is runnable and the
-    /// caller's.
-    ///
-    /// A lone runnext, whose waker is about to leave the P, costs no
-    /// read-modify-write: nobody is woken for it and nobody else looks at it.
-    #[inline(always)]
-    pub(crate) fn ready_next(&self, g: &'static G) {
-        let sched = self.sched();
-        let score = self.m.curg().map_or(UNDECIDED, G::score);
-        let someone_is_idle = sched.idle.idle_ps() != 0;
-        if someone_is_idle && (score >= WAKES || !departs(Departure::Prediction)) {
-            return self.offer_next(g);
-        }
-        match self.p.runq.put_next(g) {
-            Some(kicked) => self.put_kicked(kicked),
-            None if someone_is_idle => self.p.counters.spared_wakes.bump(),
-            None => {}
-        }
+/// Makes a goroutine the next one on the caller's P. It is runnable and the
+/// caller's.
+///
+/// A lone runnext, whose waker is about to leave the P, costs no
+/// read-modify-write: nobody is woken for it and nobody else looks at it.
+#[inline(always)]
+pub(crate) fn ready_next(m: &'static M, p: Held, g: &'static G) {
+    let waker = m.curg();
+    let score = waker.map_or(UNDECIDED, G::score);
+    if (score >= WAKES || !departs(Departure::Prediction)) && !p.runq.alone() {
+        return offer_next(m.sched, p, waker, g);
     }
-
-    /// The runnext that was goes to the ring: there is more than this P can run.
-    #[inline(always)]
-    fn put_kicked(&self, kicked: &'static G) {
-        if !is(Mutant::LoseKicked) {
-            put_tail(self.sched(), self.p, kicked);
-        }
-        if !self.p.runq.alone() {
-            fence(Ordering::SeqCst);
-            wake_p(self.sched());
-        }
+    match p.runq.put_next(g) {
+        Some(kicked) => put_kicked(m.sched, p, kicked),
+        None if m.sched.idle.idle_ps() != 0 => p.counters.spared_wakes.bump(),
+        None => {}
     }
+}
 
-    /// A runnext that its waker will be in the way of.
-    #[inline(never)]
-    fn offer_next(&self, g: &'static G) {
-        let kicked = self.p.runq.put_next_offered(g);
-        self.p.own().woke_for_next.set(true);
-        self.sched().next_offers.insert(self.p.id);
-        match kicked {
-            Some(kicked) => self.put_kicked(kicked),
-            None => {
-                fence_after_rmw();
-                wake_p(self.sched());
-            }
-        }
+/// The runnext that was goes to the ring: there is more than this P can run.
+#[inline(always)]
+fn put_kicked(sched: &'static Sched, p: Held, kicked: &'static G) {
+    if !is(Mutant::LoseKicked) {
+        put_tail(sched, p, kicked);
+    }
+    if !p.runq.alone() {
+        fence(Ordering::SeqCst);
+        wake_p(sched);
+    }
+}
+
+/// A runnext that its waker will be in the way of.
+#[inline(never)]
+fn offer_next(sched: &'static Sched, p: Held, waker: Option<&'static G>, g: &'static G) {
+    if let Some(waker) = waker {
+        learn_late(p, waker);
+    }
+    let kicked = p.runq.put_next_offered(g);
+    p.own().offered_next.set(true);
+    // The exchange was a full fence: whoever withdraws the offer after this look
+    // sees the goroutine.
+    fence_after_rmw();
+    if !sched.next_offers.contains(p.id) {
+        sched.next_offers.insert(p.id);
+    }
+    match kicked {
+        Some(kicked) => put_kicked(sched, p, kicked),
+        None => wake_p(sched),
     }
 }
 
@@ -192,17 +196,25 @@ pub(crate) fn withdraw_offer(sched: &Sched, p: Held) {
     }
 }
 
-/// The goroutine leaves the P, which will run its runnext now: was a wake-up
-/// sent in vain, or was one missing?
+/// The goroutine leaves the P, which will run its runnext now: was that offered
+/// in vain, or was an offer missing?
 #[inline(always)]
 pub(crate) fn learn(p: Held, g: &'static G) {
-    if p.late.load(Ordering::Relaxed) {
-        p.late.store(false, Ordering::Relaxed);
-        g.set_score(LATE);
-    } else if p.own().woke_for_next.get() && p.runq.peek_offered().is_some() {
+    if !learn_late(p, g) && p.own().offered_next.get() && p.runq.peek_offered().is_some() {
         g.set_score(g.score().saturating_sub(1));
     }
-    p.own().woke_for_next.set(false);
+    p.own().offered_next.set(false);
+}
+
+/// Whether a thief had to run what the goroutine has made ready.
+#[inline(always)]
+fn learn_late(p: Held, g: &'static G) -> bool {
+    let late = p.late.load(Ordering::Relaxed);
+    if late {
+        p.late.store(false, Ordering::Relaxed);
+        g.set_score(LATE);
+    }
+    late
 }
 
 /// Wakes a searcher if nobody searches and a P is idle. The caller has passed a
@@ -291,6 +303,14 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
         // Some thread is left to run goroutines: fewer at a time.
         return without_thread(sched, &mut shared, p, searching);
     }
+    if super::locked::is_locked() {
+        // Its goroutine may have changed what a new thread inherits: its mask of
+        // CPUs, its priority, its namespaces. sysmon, which has not, sees that a
+        // thread is missing.
+        without_thread(sched, &mut shared, p, searching);
+        drop(shared);
+        return sched.sysmon.poke();
+    }
     shared.threads += 1;
     let m = free_m(sched, &mut shared);
     drop(shared);
@@ -356,7 +376,7 @@ pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
         return start_m(sched, p, true);
     }
     let mut shared = sched.shared.lock();
-    if shared.runq.len() != 0 {
+    if shared.queued() != 0 {
         drop(shared);
         return start_m(sched, p, false);
     }

@@ -81,7 +81,7 @@ impl Checker {
         if sched.idle.idle_ps() as usize != idle || sched.idle_mask.iter(1024).count() != idle {
             broken(&format!("{idle} Ps are idle, {} counted", sched.idle.idle_ps()));
         }
-        let queued = (shared.runq.len(), shared.idle_runq.len());
+        let queued = (shared.queued(), shared.idle_runq.len());
         let counted =
             (sched.runq_size.load(Ordering::Relaxed), sched.idle_runq_size.load(Ordering::Relaxed));
         if queued != counted {
@@ -98,8 +98,8 @@ impl Checker {
             {
                 broken(&format!("two Ms run {g:?}"));
             }
-            if let Some(p) = m.p() {
-                if others().any(|o| o.p().is_some_and(|other| ptr::eq(other, p))) {
+            if let Some(p) = m.holds() {
+                if others().any(|o| o.holds().is_some_and(|other| ptr::eq(other, p))) {
                     broken(&format!("two Ms hold P{}", p.id));
                 }
                 if shared.idle_ps.iter().any(|idle| ptr::eq(*idle, p)) {

@@ -47,6 +47,7 @@ impl RawMutex {
 
     #[inline(always)]
     pub(super) fn lock(&self, site: &'static Location<'static>) {
+        park::safe_point();
         let me = Waiter::current();
         if self.word.try_lock(me.word()).is_err() {
             self.lock_contended(me, site, Contender::default());
@@ -57,6 +58,7 @@ impl RawMutex {
 
     #[inline]
     pub(super) fn try_lock(&self) -> bool {
+        park::safe_point();
         let taken = self.word.try_lock(Waiter::current().word()).is_ok();
         if !taken {
             park::poll_point();

@@ -23,6 +23,7 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn read(&self, site: &'static Location<'static>) {
+        park::safe_point();
         if !self.word.try_enter(Kind::Reader) {
             self.enter(Kind::Reader, READERS, Wait::new(WaitReason::RwLockRead, site));
         }
@@ -30,6 +31,7 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn write(&self, site: &'static Location<'static>) {
+        park::safe_point();
         if !self.word.try_enter(Kind::Writer) {
             self.enter(Kind::Writer, WRITERS, Wait::new(WaitReason::RwLockWrite, site));
         }
@@ -37,6 +39,7 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn try_enter(&self, kind: Kind) -> bool {
+        park::safe_point();
         let entered = self.word.try_enter(kind);
         if !entered {
             park::poll_point();

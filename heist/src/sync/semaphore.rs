@@ -166,6 +166,7 @@ impl Semaphore {
     }
 
     fn try_take(&self, n: usize) -> bool {
+        park::safe_point();
         let mut queue = self.queue.lock();
         let taken = queue.is_empty(0) && *queue >= n as u64;
         if taken {

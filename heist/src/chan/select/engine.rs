@@ -144,6 +144,7 @@ pub(super) fn select<'a>(
     landing: &mut Landing,
     site: Site,
 ) -> Option<Chosen<'a>> {
+    park::safe_point();
     if cases.is_empty() {
         sleep_without_cases(until, site);
         return None;

@@ -67,6 +67,47 @@ pub(crate) fn current() -> Thread {
     Thread { id, name }
 }
 
+/// A thread as its kernel knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OsThread(u32);
+
+impl OsThread {
+    pub(crate) fn current() -> OsThread {
+        OsThread(with(|m| m.current as u32).unwrap_or(0))
+    }
+
+    pub(crate) fn id(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn from_id(id: u32) -> OsThread {
+        OsThread(id)
+    }
+
+    /// Stands still while the thread sleeps, and else goes on.
+    pub(crate) fn cpu_time(self) -> Option<u64> {
+        step(Op::Clock, 0);
+        with(|m| {
+            let t = m.threads.get(self.0 as usize)?;
+            match t.state {
+                State::Ended => None,
+                State::Blocked => Some(t.steps),
+                State::Ready | State::Running => Some(m.time()),
+            }
+        })?
+    }
+
+    /// There are no signals here.
+    pub(crate) fn interrupt(self, _signal: i32, _value: u64) -> bool {
+        false
+    }
+
+    pub(crate) fn is_blocked(self) -> bool {
+        with(|m| m.threads.get(self.0 as usize).is_some_and(|t| t.state == State::Blocked))
+            .unwrap_or(false)
+    }
+}
+
 /// Sleeps until there is a token, and takes it.
 pub(crate) fn park() {
     while !park_until(None) {}

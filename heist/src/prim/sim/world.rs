@@ -68,6 +68,13 @@ pub(crate) mod os {
         machine::with(|m| m.say(text));
     }
 
+    /// Nothing fails here.
+    pub(crate) fn errno() -> i32 {
+        0
+    }
+
+    pub(crate) fn set_errno(_: i32) {}
+
     /// heist ends the process only when all is lost.
     pub(crate) fn exit_now(code: i32) -> ! {
         machine::violate(&format!("heist ended the process with {code}"))

@@ -17,9 +17,10 @@
 //! | running | waiting | its M, after it left the stack ([`GState::park`]) |
 //! | waiting | runnable | its one waker ([`GState::ready`]) |
 //! | running | syscall | the goroutine, around a declared blocking call |
-//! | syscall | running, runnable | its M, on the way back, with and without a P |
-//! | running | preempted | sysmon, when it froze the goroutine's thread |
-//! | preempted | runnable | whoever queues the frozen goroutine |
+//! | syscall | running | the goroutine, on the way back |
+//! | running | preempted | its own thread, in the handler that stops it |
+//! | preempted | runnable | sysmon, which queues the frozen goroutine |
+//! | preempted | running | its own thread, let go without a turn |
 //! | running | dead | its M, when the body returned |
 //! | runnable, waiting | dead | shutdown, once no M is left |
 //!
@@ -34,6 +35,15 @@
 //! queue. Ready first: it finds `running`, leaves `NOTIFIED`, and the M that
 //! completes the park finds the mark and queues the G itself. In neither is the
 //! G in a queue before its stack is still, and in neither is the wake-up lost.
+//!
+//! # Queued with its thread
+//!
+//! A goroutine that lost its P and cannot leave its thread where it is (it is in
+//! the middle of a runtime call, or a signal stopped it in the middle of
+//! anything) waits for its turn in a queue, on its thread. It may have made itself
+//! known to a waker by then, so the mark can come at any moment: these
+//! transitions ([`GState::leave_with_thread`], [`GState::run_with_thread`]) keep
+//! it, and `ready` leaves it also on a goroutine that is queued.
 
 use crate::prim::atomic::{AtomicU32, Ordering};
 use crate::prim::fatal::fatal;
@@ -87,10 +97,8 @@ impl Status {
         use Status::{Dead, Idle, Preempted, Runnable, Running, Syscall, Waiting};
         match self {
             Idle => 0,
-            Runnable => {
-                bit(Idle) | bit(Dead) | bit(Running) | bit(Waiting) | bit(Syscall) | bit(Preempted)
-            }
-            Running => bit(Runnable) | bit(Syscall),
+            Runnable => bit(Idle) | bit(Dead) | bit(Running) | bit(Waiting) | bit(Preempted),
+            Running => bit(Runnable) | bit(Syscall) | bit(Preempted),
             Syscall | Waiting | Preempted => bit(Running),
             Dead => bit(Runnable) | bit(Running) | bit(Waiting),
         }
@@ -191,6 +199,34 @@ impl GState {
         false
     }
 
+    /// Running to another status, of a goroutine that stays on its thread: a
+    /// waker may leave its mark meanwhile, and it is kept.
+    #[inline]
+    pub(crate) fn leave_with_thread(&self, to: Status) {
+        self.change_status(Status::Running, to);
+    }
+
+    /// Back to running, on the same thread; the mark is kept, too.
+    #[inline]
+    pub(crate) fn run_with_thread(&self, from: Status) {
+        self.change_status(from, Status::Running);
+    }
+
+    /// A goroutine that was stopped on its thread is queued; the mark is kept.
+    #[cfg(not(loom))]
+    pub(crate) fn queue_frozen(&self) {
+        self.change_status(Status::Preempted, Status::Runnable);
+    }
+
+    fn change_status(&self, from: Status, to: Status) {
+        // AcqRel: as `park` and `ready`; what a waker wrote before its mark goes
+        // along with the word.
+        let before = self.word.fetch_xor(from as u32 ^ to as u32, Ordering::AcqRel);
+        if before & STATUS != from as u32 || to.predecessors() >> from as u32 & 1 == 0 {
+            bad_transition(before, to);
+        }
+    }
+
     /// Shutdown, when no M is left: takes a parked goroutine in order to resume
     /// it. A waker that comes later only leaves its mark. False if one came
     /// first, and made it runnable.
@@ -217,11 +253,15 @@ impl GState {
     #[inline]
     pub(crate) fn ready(&self) -> Ready {
         const WAITING: u32 = Status::Waiting as u32;
+        // On its thread, with a P, without one, or queued for one.
+        const MARKABLE: u32 = 1 << Status::Running as u32
+            | 1 << Status::Runnable as u32
+            | 1 << Status::Preempted as u32;
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let (to, answer) = match word {
                 WAITING => (Status::Runnable as u32, Ready::Enqueue),
-                _ if word == Status::Running as u32 => {
+                _ if word & NOTIFIED == 0 && MARKABLE >> word & 1 == 1 => {
                     let mark = if is(Mutant::ForgetNotified) { 0 } else { NOTIFIED };
                     (word | mark, Ready::Deferred)
                 }
@@ -253,7 +293,7 @@ mod tests {
         let all = [Idle, Runnable, Running, Syscall, Waiting, Dead, Preempted];
         let legal = all.iter().flat_map(|a| all.iter().map(move |b| (*a, *b)));
         let may_become = |a: Status, b: Status| b.predecessors() >> a as u32 & 1 == 1;
-        assert_eq!(legal.filter(|(a, b)| may_become(*a, *b)).count(), 14);
+        assert_eq!(legal.filter(|(a, b)| may_become(*a, *b)).count(), 14, "as the table says");
         assert!(!may_become(Waiting, Running), "a woken goroutine goes through a queue");
         assert!(!may_become(Dead, Running));
         assert!(!may_become(Runnable, Waiting));
@@ -308,6 +348,35 @@ mod model {
             };
             assert_eq!(by_parker + waker.join().unwrap(), 1, "queued exactly once");
             assert_eq!(shared.0.status(), Status::Runnable);
+        });
+    }
+
+    /// A waker against a goroutine that waits for a P with its thread, and then
+    /// parks: the wake-up is not lost, and the goroutine is queued for it once.
+    #[test]
+    fn ready_against_a_wait_for_a_p() {
+        loom::model(|| {
+            let shared = Arc::new((GState::new(), Plain::new(0)));
+            shared.0.become_(Status::Runnable);
+            shared.0.become_(Status::Running);
+            let waker = {
+                let shared = shared.clone();
+                loom::thread::spawn(move || match shared.0.ready() {
+                    Ready::Enqueue => {
+                        assert_eq!(shared.1.get(), 1);
+                        1
+                    }
+                    Ready::Deferred => 0,
+                })
+            };
+            shared.0.leave_with_thread(Status::Runnable);
+            shared.0.run_with_thread(Status::Runnable);
+            shared.1.set(1);
+            let by_parker = match shared.0.park() {
+                Park::Parked => 0,
+                Park::Notified => 1,
+            };
+            assert_eq!(by_parker + waker.join().unwrap(), 1, "queued exactly once");
         });
     }
 }

@@ -9,7 +9,9 @@
 //!
 //! | word | value | meaning |
 //! |---|---|---|
-//! | `inside` | 0, 1 | the M is in user code; in the runtime |
+//! | `place` | `USER` | the M is in user code |
+//! | | `RUNTIME` | it is in the runtime, and its P is its own |
+//! | | `CALL` | it is in user code that says that it may block |
 //! | `claim` | `NONE` | the M has its P |
 //! | | `ASKED` | sysmon wants the P; undecided |
 //! | | `TAKEN` | the M has no P, and must get one before it goes on |
@@ -17,15 +19,20 @@
 //!
 //! # Why exactly one of them has the P
 //!
-//! Entry: store `inside = 1`, light barrier, load `claim`. Retake: store
-//! `claim = ASKED`, heavy barrier, load `inside`. The barriers forbid that both
-//! miss the other. If the retake sees `inside == 1` it withdraws. If the entry
+//! Entry: store `place = RUNTIME`, light barrier, load `claim`. Retake: store
+//! `claim = ASKED`, heavy barrier, load `place`. The barriers forbid that both
+//! miss the other. If the retake sees `RUNTIME` it withdraws. If the entry
 //! sees `ASKED`, the two settle it by compare-and-swap on `claim`: the entry
 //! tries `ASKED -> NONE` and keeps the P, the retake tries `ASKED -> TAKEN` and
-//! has it; one of them fails and knows.
+//! has it; one of them fails and knows. So what the retake looks at between the
+//! barrier and its compare-and-swap is what it gets, if that succeeds.
 
 use crate::prim::atomic::{AtomicU32, Ordering, heavy_barrier, light_barrier};
 use crate::prim::hint;
+
+const USER: u32 = 0;
+const RUNTIME: u32 = 1;
+const CALL: u32 = 2;
 
 const NONE: u32 = 0;
 const ASKED: u32 = 1;
@@ -42,41 +49,45 @@ pub(crate) enum Entry {
     Evicted,
 }
 
-/// What a retake achieved.
-#[allow(dead_code)] // sysmon retakes Ps once it preempts
-#[derive(Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Retake {
-    /// The caller has the P now.
-    Taken,
-    /// The M is in the runtime: it keeps its P, and will come to a safe point.
-    Busy,
-}
-
 /// One M's side of the lease.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    inside: AtomicU32,
+    place: AtomicU32,
     claim: AtomicU32,
 }
 
 impl Lease {
     /// An M starts inside the runtime, without a P.
     pub(crate) fn new() -> Self {
-        Lease { inside: AtomicU32::new(1), claim: AtomicU32::new(TAKEN) }
+        Lease { place: AtomicU32::new(RUNTIME), claim: AtomicU32::new(TAKEN) }
     }
 
-    /// Whether the M is in the runtime. For its own thread.
+    /// Whether the M is in the runtime. For its own thread; to others it was so a
+    /// moment ago.
     #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn inside(&self) -> bool {
-        self.inside.load(Ordering::Relaxed) != 0
+        self.place.load(Ordering::Relaxed) == RUNTIME
+    }
+
+    /// User code says that it may block from now on, or that it is over.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn declare(&self, call: bool) {
+        // Release: as `leave`.
+        self.place.store(if call { CALL } else { USER }, Ordering::Release);
+    }
+
+    /// Whether the M is in a call that was declared. For sysmon and for reports.
+    #[cfg(not(loom))]
+    pub(crate) fn in_call(&self) -> bool {
+        self.place.load(Ordering::Relaxed) == CALL
     }
 
     /// User code calls the runtime.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Entry {
-        self.inside.store(1, Ordering::Relaxed);
+        self.place.store(RUNTIME, Ordering::Relaxed);
         light_barrier();
         // Acquire: pairs with the release of TAKEN in `retake`.
         match self.claim.load(Ordering::Acquire) {
@@ -101,7 +112,7 @@ impl Lease {
     pub(crate) fn leave(&self) {
         // Release: pairs with the acquire in `retake`; whoever takes the P sees
         // all that the runtime did with it.
-        self.inside.store(0, Ordering::Release);
+        self.place.store(USER, Ordering::Release);
     }
 
     /// The M has a P again.
@@ -117,19 +128,29 @@ impl Lease {
         self.claim.store(TAKEN, Ordering::Relaxed);
     }
 
-    /// Tries to take the P from the M. One caller at a time.
-    #[allow(dead_code)] // as `Retake`
-    pub(crate) fn retake(&self) -> Retake {
-        if self.ask_for(TAKEN) { Retake::Taken } else { Retake::Busy }
+    /// Whether the M has lost its P, or given it up. For its own thread, and for
+    /// whoever retakes.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn is_over(&self) -> bool {
+        self.claim.load(Ordering::Relaxed) == TAKEN
+    }
+
+    /// Tries to take the P from an M that is in user code. `look` says what to do
+    /// with it, or that it is not wanted after all; it runs while the M stays where
+    /// it is, and counts only if the P was taken then. `None` also if the M is in
+    /// the runtime (it comes to a safe point soon) or has no P.
+    ///
+    /// One caller at a time.
+    pub(crate) fn retake<T>(&self, look: impl FnOnce() -> Option<T>) -> Option<T> {
+        self.take_for(TAKEN, look)
     }
 
     /// Uses the P of an M that is in user code, for a moment. `None` if the M is in
     /// the runtime, or has no P. One caller at a time, who also is the only one to
     /// [`retake`](Self::retake).
     pub(crate) fn borrow<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
-        if !self.ask_for(BORROWED) {
-            return None;
-        }
+        self.take_for(BORROWED, || Some(()))?;
         let value = f();
         // Release: pairs with the acquire in `settle`.
         self.claim.store(NONE, Ordering::Release);
@@ -137,16 +158,18 @@ impl Lease {
     }
 
     /// Asks for the P, and has it if the M is not in the runtime.
-    fn ask_for(&self, what: u32) -> bool {
+    fn take_for<T>(&self, what: u32, look: impl FnOnce() -> Option<T>) -> Option<T> {
         // An M without a P has nothing to give.
-        if self.claim.compare_exchange(NONE, ASKED, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return false;
-        }
+        self.claim.compare_exchange(NONE, ASKED, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         heavy_barrier();
-        let to = if self.inside.load(Ordering::Acquire) == 0 { what } else { NONE };
-        let settled = self.claim.compare_exchange(ASKED, to, Ordering::AcqRel, Ordering::Acquire);
-        // Otherwise withdrawn, or the entry kept its P.
-        settled.is_ok() && to == what
+        // Acquire: pairs with the release in `leave`.
+        let out = self.place.load(Ordering::Acquire) != RUNTIME;
+        let wanted = if out { look() } else { None };
+        let to = if wanted.is_some() { what } else { NONE };
+        // Fails if the entry kept its P. Otherwise the M has been in user code from
+        // the barrier to here, and what `look` saw of it holds.
+        self.claim.compare_exchange(ASKED, to, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        wanted
     }
 }
 
@@ -159,9 +182,13 @@ mod tests {
         let lease = Lease::new();
         assert_eq!(lease.enter(), Entry::Evicted, "no P yet");
         lease.renew();
-        assert_eq!(lease.retake(), Retake::Busy);
+        assert_eq!(lease.retake(|| Some(())), None, "it is in the runtime");
         lease.leave();
-        assert_eq!(lease.retake(), Retake::Taken);
+        assert_eq!(lease.retake(|| None::<()>), None, "not wanted after all");
+        assert_eq!(lease.enter(), Entry::Tenant);
+        lease.leave();
+        assert_eq!(lease.retake(|| Some(7)), Some(7));
+        assert!(lease.is_over());
         assert_eq!(lease.enter(), Entry::Evicted);
         assert_eq!(lease.borrow(|| ()), None, "it has no P");
         lease.renew();
@@ -178,29 +205,36 @@ mod model {
     use crate::prim::cell::Plain;
     use loom::sync::Arc;
 
-    /// Two entries against a retake: the P is never used by both.
+    /// Two entries against a retake: the P is never used by both, and what the retake
+    /// saw of it before it had it still holds.
     #[test]
     fn entry_against_retake() {
         loom::model(|| {
-            let shared = Arc::new((Lease::new(), Plain::new(0u32)));
+            let steps = AtomicU32::new(0);
+            let shared = Arc::new((Lease::new(), Plain::new(0u32), steps));
+            let step = |shared: &(Lease, Plain<u32>, AtomicU32)| {
+                shared.1.set(shared.1.get() + 1);
+                shared.2.store(shared.1.get(), Ordering::Relaxed);
+            };
             shared.0.renew();
-            shared.1.set(shared.1.get() + 1);
+            step(&shared);
             shared.0.leave();
             let sysmon = {
                 let shared = shared.clone();
-                loom::thread::spawn(move || match shared.0.retake() {
-                    Retake::Taken => {
-                        shared.1.set(shared.1.get() + 1);
-                        true
+                loom::thread::spawn(move || {
+                    let taken = shared.0.retake(|| Some(shared.2.load(Ordering::Relaxed)));
+                    if let Some(seen) = taken {
+                        assert_eq!(seen, shared.1.get());
+                        step(&shared);
                     }
-                    Retake::Busy => false,
+                    taken.is_some()
                 })
             };
             let mut evicted = false;
             for _ in 0..2 {
                 match shared.0.enter() {
                     Entry::Tenant => {
-                        shared.1.set(shared.1.get() + 1);
+                        step(&shared);
                         shared.0.leave();
                     }
                     Entry::Evicted => {

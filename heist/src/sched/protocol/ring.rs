@@ -109,6 +109,17 @@ impl<T, const N: usize> Ring<T, N> {
     /// Owner: takes from the head. `alone` says that no thief can exist.
     #[inline]
     pub(super) fn pop(&self, alone: bool) -> Option<&'static T> {
+        self.pop_if(alone, |_| true)
+    }
+
+    /// Owner: takes from the head if that one `suits`. It may be asked of one that
+    /// a thief then is faster to take.
+    #[inline(always)]
+    pub(super) fn pop_if(
+        &self,
+        alone: bool,
+        suits: impl Fn(&'static T) -> bool,
+    ) -> Option<&'static T> {
         let tail = self.tail.load(Ordering::Relaxed);
         let mut head = self.head.load(Ordering::Acquire);
         loop {
@@ -119,6 +130,9 @@ impl<T, const N: usize> Ring<T, N> {
             // The one after the next: a queue that was filled long ago is not
             // in the cache. A stale or null pointer does no harm.
             crate::prim::hint::prefetch(self.slot(head + 2).load(Ordering::Relaxed));
+            if !suits(item) {
+                return None;
+            }
             if alone {
                 self.head.store(head + 1, Ordering::Release);
                 return Some(item);

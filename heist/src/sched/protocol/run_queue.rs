@@ -141,6 +141,13 @@ impl<T, const N: usize> RunQueue<T, N> {
         Some(Popped { item, inherit_time: false })
     }
 
+    /// Owner: the next one to run, if it is not a runnext, and `suits`.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn pop_if(&self, suits: impl Fn(&'static T) -> bool) -> Option<&'static T> {
+        if self.has_next() { None } else { self.first_ring().pop_if(self.alone(), suits) }
+    }
+
     /// Owner: takes runnext. At most one of the two slots is filled.
     #[inline(always)]
     fn take_next(&self) -> Option<&'static T> {
@@ -261,6 +268,7 @@ impl<T, const N: usize> RunQueue<T, N> {
         !self.has_next() && self.rings_empty()
     }
 
+    #[inline(always)]
     fn has_next(&self) -> bool {
         [&self.own, &*self.offered].iter().any(|slot| !slot.load(Ordering::Acquire).is_null())
     }

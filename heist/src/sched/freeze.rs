@@ -1,0 +1,284 @@
+//! Runners: goroutines that go on without a P. Past a cap, the one that has run
+//! longest is frozen.
+//!
+//! A frozen goroutine waits inside of a signal handler, on its own thread, wherever
+//! it was: nothing is switched, so nothing that it was in the middle of can break.
+//! It is queued like one that yielded, and the M that finds it hands its P over and
+//! wakes the thread (`exec::hand_over`).
+//!
+//! 1. sysmon asks (`protocol::freeze`) and sends SIGURG to the thread, with the
+//!    number of the question.
+//! 2. The handler refuses where the thread must not stop ([`may_freeze`]); sysmon
+//!    asks again soon. Otherwise it says so and waits.
+//! 3. sysmon sees that and queues the goroutine.
+//! 4. The handler wakes up with a P and returns; or without one, when the runtime
+//!    closes, or when sysmon lets the thread go.
+//!
+//! # What a frozen thread may hold
+//!
+//! A lock of heist: never, those are counted ([`lock::any_held`]). A lock of
+//! the C library or the dynamic linker: never, the handler refuses while the program
+//! counter is in them. Any other lock (a std `Mutex`, that of `stdout`, of an
+//! allocator linked into the program): whoever wants it sleeps in the kernel, loses
+//! its P, and so the frozen one's turn comes. That fails only if the one who wants
+//! it is an M inside of the runtime, which keeps its P (an allocator's lock):
+//! sysmon notices that nothing moves and lets the frozen ones go, the oldest first.
+//!
+//! # When the signal does not come
+//!
+//! The thread masks it, or somebody has replaced the handler: after a while sysmon
+//! withdraws the question and lets the goroutine be, for a second. More threads
+//! than wanted compute then; nobody starves.
+
+use super::g::{G, flag};
+use super::in_place;
+use super::m::{self, M};
+use super::protocol::freeze::{Answer, Epoch};
+use super::protocol::g_state::Status;
+use super::schedt::Sched;
+use super::{signal, wake};
+use crate::prim::atomic::{Ordering, fence};
+use crate::prim::lock;
+use std::ptr;
+
+/// How often a runner's CPU clock is read, at the most and at the least.
+const CHECK_SOON: u64 = 1_000_000;
+const CHECK_LATE: u64 = 10_000_000;
+
+/// How long a thread may run without answering a signal, which comes first when it
+/// runs.
+const PATIENCE: u64 = 2_000_000;
+
+/// How long one that does not hear is left in peace.
+const DEAF: u64 = 1_000_000_000;
+
+/// A thread that used more than this part of the time computes.
+const BURNS: u64 = 16;
+
+/// A goroutine that goes on without a P.
+struct Runner {
+    m: &'static M,
+    g: u64,
+    /// When it lost its P.
+    since: u64,
+    cpu: u64,
+    checked: u64,
+    /// How long until its clock is read again.
+    wait: u64,
+    burns: bool,
+    /// The question, and the CPU clock when it was asked.
+    asked: Option<(Epoch, u64)>,
+    /// Not to be asked before.
+    quiet_until: u64,
+}
+
+/// sysmon's list of runners.
+pub(super) struct Freezer {
+    sched: &'static Sched,
+    runners: Vec<Runner>,
+}
+
+impl Freezer {
+    pub(super) fn new(sched: &'static Sched) -> Self {
+        Freezer { sched, runners: Vec::with_capacity(64) }
+    }
+
+    /// The P of `m` was taken while it ran `g`.
+    pub(super) fn watch(&mut self, m: &'static M, g: &'static G, now: u64) {
+        self.runners.retain(|runner| !ptr::eq(runner.m, m));
+        let cpu = m.os_thread().cpu_time().unwrap_or(0);
+        self.runners.push(Runner {
+            m,
+            g: g.id(),
+            since: now,
+            cpu,
+            checked: now,
+            wait: CHECK_SOON,
+            burns: false,
+            asked: None,
+            quiet_until: 0,
+        });
+    }
+
+    /// When it wants to look again.
+    pub(super) fn next(&self) -> Option<u64> {
+        if self.runners.len() <= self.cap() {
+            return None;
+        }
+        self.runners.iter().map(|runner| runner.checked + runner.wait).min()
+    }
+
+    /// Whether there are so many runners that there should not be one more before
+    /// some have stopped.
+    pub(super) fn is_behind(&self) -> bool {
+        let asked = self.runners.iter().filter(|runner| runner.asked.is_some()).count();
+        asked > self.sched.procs() as usize
+    }
+
+    fn cap(&self) -> usize {
+        self.sched.max_runners()
+    }
+
+    /// One round. Returns whether there was something to do.
+    pub(super) fn look(&mut self, now: u64) -> bool {
+        let before = self.runners.len();
+        self.runners.retain(Runner::is_one);
+        let mut acted = self.take_answers(now) || self.runners.len() != before;
+        if self.runners.len() > self.cap() {
+            self.runners.iter_mut().for_each(|runner| runner.check(now));
+            acted |= self.ask_the_longest(now);
+        }
+        acted
+    }
+
+    /// Queues those that stand still.
+    fn take_answers(&mut self, now: u64) -> bool {
+        let sched = self.sched;
+        let mut some = false;
+        self.runners.retain_mut(|runner| {
+            let Some((epoch, at)) = runner.asked else { return true };
+            some = true;
+            match runner.m.freeze.answer(epoch) {
+                Answer::Frozen => {}
+                Answer::Refused => {
+                    runner.asked = None;
+                    return true;
+                }
+                Answer::Open if runner.ran_since(at) < PATIENCE => return true,
+                Answer::Open => {
+                    if runner.m.freeze.withdraw(epoch) {
+                        runner.asked = None;
+                        runner.quiet_until = now + DEAF;
+                        return true;
+                    }
+                }
+            }
+            queue(sched, runner.m);
+            false
+        });
+        some
+    }
+
+    fn ask_the_longest(&mut self, now: u64) -> bool {
+        let burning = self.runners.iter().filter(|runner| runner.burns).count();
+        let asked = self.runners.iter().filter(|runner| runner.asked.is_some()).count();
+        if burning <= self.cap() + asked || self.sched.closing() {
+            return false;
+        }
+        let longest = self
+            .runners
+            .iter_mut()
+            .filter(|runner| runner.burns && runner.asked.is_none() && runner.quiet_until <= now)
+            .min_by_key(|runner| runner.since);
+        let Some(runner) = longest else { return false };
+        let epoch = runner.m.freeze.ask();
+        if runner.m.os_thread().interrupt(signal::PREEMPT, signal::our_value(epoch.word())) {
+            let cpu = runner.m.os_thread().cpu_time().unwrap_or(0);
+            runner.asked = Some((epoch, cpu));
+        } else if runner.m.freeze.withdraw(epoch) {
+            runner.quiet_until = now + DEAF;
+        }
+        true
+    }
+}
+
+impl Runner {
+    /// Whether it still is without a P, and runs the same goroutine.
+    fn is_one(&self) -> bool {
+        self.m.lease.is_over() && self.m.curg().is_some_and(|g| g.id() == self.g)
+            || self.asked.is_some()
+    }
+
+    fn ran_since(&self, cpu: u64) -> u64 {
+        self.m.os_thread().cpu_time().map_or(u64::MAX, |now| now - cpu)
+    }
+
+    /// Does it compute?
+    fn check(&mut self, now: u64) {
+        if now - self.checked < self.wait {
+            return;
+        }
+        let cpu = self.m.os_thread().cpu_time().unwrap_or(self.cpu);
+        // One that has to share a CPU with many uses little of it, and still
+        // computes: the kernel says whether it sleeps.
+        let used = (cpu - self.cpu) * BURNS > now - self.checked;
+        self.burns = !self.m.lease.in_call() && (used || !self.m.os_thread().is_blocked());
+        self.wait = if self.burns { CHECK_SOON } else { (self.wait * 2).min(CHECK_LATE) };
+        (self.cpu, self.checked) = (cpu, now);
+    }
+}
+
+/// Queues the goroutine of a thread that stands still.
+fn queue(sched: &'static Sched, m: &'static M) {
+    let Some(g) = m.curg() else { return };
+    g.state.queue_frozen();
+    let queued = {
+        let mut shared = sched.shared.lock();
+        if !shared.closed {
+            shared.frozen.push_back(g);
+            sched.note_global_size(&shared);
+        }
+        !shared.closed
+    };
+    if queued {
+        sched.preemption.freezes.bump();
+        fence(Ordering::SeqCst);
+        wake::wake_p(sched);
+    } else {
+        let_go(m);
+    }
+}
+
+/// Lets the goroutine go that was frozen first, without a P. False if there is none.
+pub(super) fn let_oldest_go(sched: &'static Sched) -> bool {
+    let g = {
+        let mut shared = sched.shared.lock();
+        let g = shared.frozen.pop_front();
+        sched.note_global_size(&shared);
+        g
+    };
+    let Some(m) = g.and_then(in_place::pinned_to) else { return false };
+    let_go(m);
+    true
+}
+
+fn let_go(m: &'static M) {
+    m.freeze.let_go();
+    m.note.wake();
+}
+
+/// The signal handler, on the thread that was asked. Allocates nothing, takes no
+/// lock; `pc` is where the thread was.
+pub(super) fn answer(epoch: Epoch, pc: usize) {
+    let Some(m) = m::current() else { return };
+    let stops = m.curg().is_some_and(|g| may_freeze(m, g, pc));
+    // It learns of its eviction here.
+    let Some(g) = stops.then(|| m.goes_on_without_p()).flatten() else {
+        m.freeze.refuse(epoch);
+        return;
+    };
+    let pinned_before = in_place::pin(g, m);
+    g.state.leave_with_thread(Status::Preempted);
+    if m.freeze.freeze(epoch) {
+        while !m.acquire_next_p() && !m.freeze.is_let_go() && !m.sched.closing() {
+            m.note.sleep();
+        }
+        m.freeze.thaw();
+    }
+    g.state.run_with_thread(g.state.status());
+    in_place::unpin(g, pinned_before);
+}
+
+/// Whether the thread may stand still where it is: in user code, without a P,
+/// holding nothing that the runtime itself could wait for.
+fn may_freeze(m: &'static M, g: &'static G, pc: usize) -> bool {
+    m.lease.is_over()
+        && !m.lease.inside()
+        && !m.lease.in_call()
+        && g.state.status() == Status::Running
+        && !g.has(flag::NO_PREEMPT)
+        && !lock::any_held()
+        && !signal::forking()
+        && !signal::in_system_code(pc)
+        && !m.sched.closing()
+}

@@ -1,0 +1,192 @@
+//! Stopping a thread where it is: sysmon asks, the thread's signal handler answers.
+//!
+//! | bits | value | meaning |
+//! |---|---|---|
+//! | 0–1 | `NONE` | nobody asks |
+//! | | `ASKED` | sysmon has sent the signal, or is about to |
+//! | | `FROZEN` | the handler waits |
+//! | | `LET_GO` | the handler may return, without a P |
+//! | 2–31 | epoch | which question this is: a signal that comes late answers none |
+//!
+//! | from | to | by whom |
+//! |---|---|---|
+//! | none | asked, next epoch | sysmon |
+//! | asked | none | the handler: not here; or sysmon: never mind |
+//! | asked | frozen | the handler |
+//! | frozen | let go | sysmon |
+//! | frozen, let go | none | the handler, on its way back |
+//!
+//! Sysmon queues the goroutine only when it has seen `FROZEN`, and the handler
+//! returns only when it has a P or was let go: while the goroutine is queued its
+//! thread stands still.
+
+use crate::prim::atomic::{AtomicU32, Ordering};
+
+const NONE: u32 = 0;
+const ASKED: u32 = 1;
+const FROZEN: u32 = 2;
+const LET_GO: u32 = 3;
+const STATE: u32 = 3;
+const EPOCH: u32 = 4;
+
+/// Which question a signal belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Epoch(u32);
+
+impl Epoch {
+    /// To send along with the signal.
+    pub(crate) fn word(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn from_word(word: u32) -> Epoch {
+        Epoch(word & !STATE)
+    }
+}
+
+/// What has become of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Answer {
+    /// None yet.
+    Open,
+    /// The thread stands still.
+    Frozen,
+    /// It was at a place where it must not be stopped.
+    Refused,
+}
+
+/// The word, one for each M.
+#[derive(Debug)]
+pub(crate) struct Freeze {
+    word: AtomicU32,
+}
+
+impl Freeze {
+    pub(crate) fn new() -> Self {
+        Freeze { word: AtomicU32::new(NONE) }
+    }
+
+    /// sysmon asks. Nobody else does, and not before the last question is settled.
+    pub(crate) fn ask(&self) -> Epoch {
+        let epoch = (self.word.load(Ordering::Relaxed) & !STATE).wrapping_add(EPOCH);
+        self.word.store(epoch | ASKED, Ordering::Release);
+        Epoch(epoch)
+    }
+
+    /// sysmon looks for the answer.
+    pub(crate) fn answer(&self, epoch: Epoch) -> Answer {
+        // Acquire: pairs with `freeze`; sysmon sees the goroutine as it stands.
+        match self.word.load(Ordering::Acquire).wrapping_sub(epoch.0) {
+            ASKED => Answer::Open,
+            FROZEN => Answer::Frozen,
+            _ => Answer::Refused,
+        }
+    }
+
+    /// sysmon no longer wants it. False if the thread stands still already.
+    #[must_use]
+    pub(crate) fn withdraw(&self, epoch: Epoch) -> bool {
+        self.settle(epoch, NONE) || self.answer(epoch) != Answer::Frozen
+    }
+
+    /// The handler: the goroutine stands still from now on. False if nobody asks
+    /// any more.
+    #[must_use]
+    pub(crate) fn freeze(&self, epoch: Epoch) -> bool {
+        self.settle(epoch, FROZEN)
+    }
+
+    /// The handler: not here.
+    pub(crate) fn refuse(&self, epoch: Epoch) {
+        // A question that is over needs no answer.
+        let _ = self.settle(epoch, NONE);
+    }
+
+    fn settle(&self, epoch: Epoch, to: u32) -> bool {
+        let (from, to) = (epoch.0 | ASKED, epoch.0 | to);
+        // Release: what the handler did with the goroutine goes along.
+        self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// sysmon: the thread goes on without a P. It has taken the goroutine out of
+    /// the queue.
+    pub(crate) fn let_go(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        // Release: pairs with `is_let_go`.
+        self.word.store(word & !STATE | LET_GO, Ordering::Release);
+    }
+
+    /// The handler: whether it may return without a P.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.word.load(Ordering::Acquire) & STATE == LET_GO
+    }
+
+    /// The handler, on its way back.
+    pub(crate) fn thaw(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        self.word.store(word & !STATE, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_signal_answers_nothing() {
+        let word = Freeze::new();
+        let first = word.ask();
+        assert_eq!(word.answer(first), Answer::Open);
+        assert!(word.withdraw(first));
+        assert!(!word.freeze(first), "withdrawn");
+        let second = word.ask();
+        assert!(!word.freeze(first), "another question");
+        word.refuse(first);
+        assert_eq!(word.answer(second), Answer::Open);
+        assert!(word.freeze(second));
+        assert!(!word.withdraw(second), "it stands still");
+        assert!(!word.is_let_go());
+        word.let_go();
+        assert!(word.is_let_go());
+        word.thaw();
+        assert_ne!(word.ask(), second);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::prim::cell::Plain;
+    use loom::sync::Arc;
+
+    /// sysmon asks, and withdraws if it sees no answer; the handler freezes. Either
+    /// the goroutine is sysmon's to queue, or it runs on: never both.
+    #[test]
+    fn an_answer_against_a_withdrawal() {
+        loom::model(|| {
+            let shared = Arc::new((Freeze::new(), Plain::new(0u32)));
+            let epoch = shared.0.ask();
+            let handler = {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    shared.1.set(1);
+                    let frozen = shared.0.freeze(epoch);
+                    if !frozen {
+                        shared.1.set(2); // runs on
+                    }
+                    frozen
+                })
+            };
+            let stands = match shared.0.answer(epoch) {
+                Answer::Frozen => true,
+                Answer::Open => !shared.0.withdraw(epoch),
+                Answer::Refused => false,
+            };
+            if stands {
+                assert_eq!(shared.1.get(), 1, "seen as it stands");
+            }
+            assert_eq!(handler.join().unwrap(), stands);
+        });
+    }
+}

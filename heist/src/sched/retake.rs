@@ -1,0 +1,177 @@
+//! Taking Ps from goroutines that do not come back to the runtime.
+//!
+//! sysmon looks at each P that has run the same goroutine since its last look:
+//!
+//! | its thread | loses its P |
+//! |---|---|
+//! | is in a declared call (`syscall`) | at this look, if somebody needs it; else after 10 ms |
+//! | sleeps in the kernel: its CPU clock stands still | the same |
+//! | computes, for 10 ms, and no P is idle | when it does not heed the request to yield either |
+//!
+//! No signal is sent and nothing is interrupted: the goroutine goes on on its
+//! thread, without a P, and finds out at its next call of the runtime. While it
+//! computes it is a *runner*. Runners are the kernel's to schedule, which does it
+//! sooner and more fairly than we could, but there should not be many: past the
+//! cap the one that has run longest is stopped (`freeze`).
+
+use super::find::SLICE;
+use super::freeze::{self, Freezer};
+use super::m::M;
+use super::p::P;
+use super::schedt::Sched;
+use super::{park, wake};
+use crate::prim::atomic::Ordering;
+use crate::prim::latch;
+use std::ptr;
+
+/// How long a P whose thread blocks is left to it when nobody needs the P.
+const UNNEEDED: u64 = 10_000_000;
+
+/// How long a goroutine has to heed a request to yield.
+const NOTICE: u64 = 50_000;
+
+/// What sysmon saw of a P the last time.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    m: Option<&'static M>,
+    steps: (u32, u32),
+    /// When this goroutine was seen here first.
+    since: u64,
+    /// The CPU clock of its thread, if it was read at the last look.
+    cpu: Option<u64>,
+    /// When the goroutine was asked to yield.
+    asked: Option<u64>,
+}
+
+/// sysmon's eye on the Ps.
+pub(crate) struct Retaker {
+    sched: &'static Sched,
+    seen: Vec<Seen>,
+    freezer: Freezer,
+    /// How often somebody had waited too long at a latch, at the last look.
+    stuck: u32,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Looked {
+    /// There was something to do.
+    pub(crate) acted: bool,
+    /// When there will be, at the latest.
+    pub(crate) next: Option<u64>,
+}
+
+/// How the thread of a goroutine that keeps its P is.
+#[derive(PartialEq, Eq)]
+enum Thread {
+    Computes,
+    Blocks,
+}
+
+impl Retaker {
+    pub(crate) fn new(sched: &'static Sched) -> Self {
+        Retaker { sched, seen: Vec::new(), freezer: Freezer::new(sched), stuck: latch::stuck() }
+    }
+
+    /// Looks at all Ps.
+    pub(crate) fn look(&mut self, now: u64) -> Looked {
+        self.seen.resize(self.sched.procs() as usize, Seen::default());
+        let mut looked = Looked::default();
+        let mut pending = false;
+        for i in 0..self.seen.len() {
+            let p = self.sched.p(i as u32);
+            self.look_at(i, p, now, &mut looked);
+            pending |= self.seen[i].asked.is_some();
+        }
+        park::set_requests(self.sched, pending);
+        let stuck = latch::stuck();
+        if std::mem::replace(&mut self.stuck, stuck) != stuck {
+            looked.acted |= freeze::let_oldest_go(self.sched);
+        }
+        looked.acted |= self.freezer.look(now);
+        looked.next = [looked.next, self.freezer.next()].into_iter().flatten().min();
+        looked
+    }
+
+    fn look_at(&mut self, i: usize, p: &'static P, now: u64, looked: &mut Looked) {
+        let seen = &mut self.seen[i];
+        let (m, steps) = (p.m(), p.steps());
+        let same = seen.steps == steps && m.is_some_and(|m| seen.m.is_some_and(|s| ptr::eq(s, m)));
+        let Some(m) = m.filter(|_| same) else {
+            *seen = Seen { m, steps, since: now, cpu: None, asked: None };
+            return;
+        };
+        if m.lease.inside() {
+            // It keeps its P. If it sleeps there, somebody has what it wants.
+            let long = now - seen.since > SLICE;
+            if long && m.os_thread().is_blocked() && freeze::let_oldest_go(self.sched) {
+                looked.acted = true;
+            }
+            return;
+        }
+        let kept = now - seen.since;
+        let crowded = self.sched.idle.idle_ps() == 0 && self.sched.idle.searching() == 0;
+        let needed = crowded || !p.runq.is_empty();
+        if (needed || kept >= UNNEEDED) && thread_of(m, seen) == Thread::Blocks {
+            looked.acted |= self.retake(m, p, steps, now);
+            return;
+        }
+        let end = seen.since + SLICE;
+        if now < end {
+            looked.next = Some(looked.next.map_or(end, |next| next.min(end)));
+        } else if crowded {
+            self.end_slice(i, m, p, now, looked);
+        }
+    }
+
+    /// A goroutine has computed for a whole slice, and others may want its P.
+    fn end_slice(&mut self, i: usize, m: &'static M, p: &'static P, now: u64, looked: &mut Looked) {
+        looked.acted = true;
+        let seen = &mut self.seen[i];
+        match seen.asked {
+            None => {
+                m.preempt.store(true, Ordering::Relaxed);
+                seen.asked = Some(now);
+            }
+            Some(asked) if now - asked < NOTICE || self.freezer.is_behind() => {}
+            Some(_) if m.curg().is_some_and(park::may_not_be_preempted) => {}
+            Some(_) => {
+                let steps = seen.steps;
+                self.retake(m, p, steps, now);
+            }
+        }
+    }
+
+    /// Takes the P, if the goroutine is still the one that was looked at, and gives
+    /// it to another M.
+    fn retake(&mut self, m: &'static M, p: &'static P, steps: (u32, u32), now: u64) -> bool {
+        if self.sched.closing() {
+            return false;
+        }
+        let still = || {
+            let its = m.p().filter(|its| ptr::eq(*its, p) && p.steps() == steps)?;
+            m.curg().map(|g| (its, g))
+        };
+        let Some((p, g)) = m.lease.retake(still) else { return false };
+        p.set_m(None);
+        m.preempt.store(false, Ordering::Relaxed);
+        self.sched.preemption.retakes.bump();
+        self.freezer.watch(m, g, now);
+        self.seen[p.id as usize] = Seen::default();
+        wake::handoff_p(self.sched, p);
+        true
+    }
+}
+
+/// A thread whose CPU clock stands still does not run: it blocks, or the kernel
+/// runs others in its place. The kernel knows which.
+fn thread_of(m: &'static M, seen: &mut Seen) -> Thread {
+    if m.lease.in_call() {
+        return Thread::Blocks;
+    }
+    let cpu = m.os_thread().cpu_time();
+    if cpu.is_some() && std::mem::replace(&mut seen.cpu, cpu) == cpu && m.os_thread().is_blocked() {
+        return Thread::Blocks;
+    }
+    Thread::Computes
+}

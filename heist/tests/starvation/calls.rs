@@ -1,0 +1,140 @@
+//! Goroutines that block their thread.
+
+use heist::sync::atomic::{AtomicUsize, Ordering};
+use heist::{Builder, blocking, chan, go, runtime, syscall, time};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So many goroutines on few Ps that all of them wait for all of them, each with its
+/// thread: that ends only if every one gets a thread of its own.
+fn all_block_at_once(procs: usize, call: fn(&dyn Fn())) {
+    const ALL: usize = 16;
+    Builder::new().max_procs(procs).build().unwrap().run(|| {
+        let here = Arc::new(std::sync::Barrier::new(ALL));
+        let passed = Arc::new(AtomicUsize::new(0));
+        let all: Vec<_> = (0..ALL)
+            .map(|_| {
+                let (here, passed) = (here.clone(), passed.clone());
+                go(move || {
+                    for _ in 0..3 {
+                        call(&|| {
+                            here.wait();
+                        });
+                        passed.fetch_add(1, Ordering::SeqCst);
+                    }
+                })
+            })
+            .collect();
+        all.into_iter().for_each(|g| g.join().unwrap());
+        assert_eq!(passed.load(Ordering::SeqCst), 3 * ALL);
+    });
+}
+
+#[test]
+fn declared_calls_that_block() {
+    for procs in [1, 2, 8] {
+        all_block_at_once(procs, |f| syscall(f));
+    }
+}
+
+#[test]
+fn calls_that_give_their_p_up_at_once() {
+    for procs in [1, 2, 8] {
+        all_block_at_once(procs, |f| blocking(f));
+    }
+}
+
+#[test]
+fn calls_that_nobody_declared() {
+    for procs in [1, 2, 8] {
+        all_block_at_once(procs, |f| f());
+    }
+}
+
+#[test]
+fn a_read_from_an_empty_pipe_that_nobody_declared() {
+    Builder::new().max_procs(1).build().unwrap().run(|| {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let read = go(move || {
+            let mut byte = [0];
+            reader.read_exact(&mut byte).unwrap();
+            byte[0]
+        });
+        heist::thread::yield_now(); // the reader blocks the only P
+        let (send, receive) = chan::bounded(0);
+        drop(go(move || send.send(7u8).unwrap()));
+        writer.write_all(&[receive.recv().unwrap()]).unwrap();
+        assert_eq!(read.join().unwrap(), 7);
+        assert!(runtime::stats().retakes > 0);
+    });
+}
+
+#[test]
+fn eight_in_short_calls_on_two_ps() {
+    Builder::new().max_procs(2).build().unwrap().run(|| {
+        let all: Vec<_> = (0..8)
+            .map(|i| {
+                go(move || {
+                    for round in 0..20 {
+                        let micros = 10 + (i * 131 + round * 97) % 990;
+                        let sleep = || std::thread::sleep(Duration::from_micros(micros));
+                        if round % 2 == 0 { syscall(sleep) } else { sleep() }
+                    }
+                })
+            })
+            .collect();
+        all.into_iter().for_each(|g| g.join().unwrap());
+    });
+}
+
+#[test]
+fn a_call_returns_its_value_and_its_panic() {
+    Builder::new().max_procs(1).build().unwrap().run(|| {
+        assert_eq!(syscall(|| 1) + blocking(|| 2), 3);
+        let panic = go(|| syscall(|| panic!("in a call"))).join().unwrap_err();
+        assert_eq!(*panic.downcast::<&str>().unwrap(), "in a call");
+        let panic = go(|| blocking(|| panic!("in another"))).join().unwrap_err();
+        assert_eq!(*panic.downcast::<&str>().unwrap(), "in another");
+    });
+    // On a plain thread they are plain calls.
+    assert_eq!(syscall(|| 1) + blocking(|| 2), 3);
+}
+
+/// What is forbidden nowhere must work: the runtime inside of a call, calls inside
+/// of calls.
+#[test]
+fn a_call_may_call_the_runtime() {
+    Builder::new().max_procs(1).build().unwrap().run(|| {
+        for call in [syscall::<fn() -> u32, u32>, blocking::<fn() -> u32, u32>] {
+            let value = call(|| {
+                let (send, receive) = chan::bounded(0);
+                drop(go(move || send.send(5).unwrap()));
+                time::sleep(Duration::from_millis(1));
+                syscall(|| blocking(|| receive.recv().unwrap()))
+            });
+            assert_eq!(value, 5);
+        }
+    });
+}
+
+#[test]
+fn errno_survives_the_way_back() {
+    Builder::new().max_procs(1).build().unwrap().run(|| {
+        drop(go(|| (0..1000).for_each(|_| heist::thread::yield_now())));
+        for _ in 0..20 {
+            let result = blocking(|| {
+                std::thread::sleep(Duration::from_micros(50));
+                // SAFETY: a bad descriptor is an error.
+                unsafe { libc_close(-1) }
+            });
+            assert_eq!(result, -1);
+            assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(9), "EBADF");
+        }
+    });
+}
+
+unsafe extern "C" {
+    #[link_name = "close"]
+    fn libc_close(fd: i32) -> i32;
+}
