@@ -21,8 +21,7 @@ struct Store {
     texts: HashMap<Bytes, Bytes>,
     lists: HashMap<Bytes, VecDeque<Bytes>>,
     ends: HashMap<Bytes, Instant>,
-    /// Who waits for a list, first come first served; each gets one element.
-    waiting: HashMap<Bytes, VecDeque<Sender<[Bytes; 2]>>>,
+    waiting: HashMap<Bytes, VecDeque<Sender<[Bytes; 2]>>>, // for lists; first come first served
     subscribers: HashMap<Bytes, Vec<Sender<Bytes>>>,
 }
 
@@ -105,13 +104,11 @@ fn after(count: &[u8], unit: u64) -> Answer<Instant> {
 struct Client {
     stream: BufReader<TcpStream>,
     replies: Bytes,
-    /// Since it subscribed, a goroutine writes all that goes to it.
-    inbox: Option<Sender<Bytes>>,
+    inbox: Option<Sender<Bytes>>, // since it subscribed, a goroutine writes to it
     channels: Vec<Bytes>,
 }
 
 impl Client {
-    /// The next command; nothing at the end.
     fn command(&mut self) -> Answer<Vec<Bytes>> {
         let mut line = Bytes::new();
         self.stream.read_until(b'\n', &mut line)?;
@@ -214,10 +211,10 @@ impl Client {
             }
             (b"GET", [key]) if store().lists.contains_key(key) => Err(WRONG_TYPE.into()),
             (b"GET", [key]) => Ok(bulk(store().texts.get(key))),
-            (b"INCR", [key]) => {
-                let mut store = store();
+            (b"INCR" | b"INCRBY", [key, by @ ..]) => {
+                let (mut store, by) = (store(), by.first().map_or(Ok(1), |by| number(by))?);
                 let text = store.texts.entry(key.clone()).or_insert(b"0".to_vec());
-                let new = number::<i64>(text)?.checked_add(1).ok_or(NO_NUMBER)?;
+                let new = number::<i64>(text)?.checked_add(by).ok_or(NO_NUMBER)?;
                 *text = new.to_string().into();
                 line!(":{new}")
             }
@@ -225,9 +222,10 @@ impl Client {
             (b"DEL", keys) => line!(":{}", keys.iter().filter(|key| store().remove(key)).count()),
             (b"EXPIRE", [key, n]) => line!(":{}", store().set_end(key, after(n, 1000)?) as u8),
             (b"PEXPIRE", [key, n]) => line!(":{}", store().set_end(key, after(n, 1)?) as u8),
-            (b"PTTL", [key]) if !store().has(key) => line!(":-2"),
-            (b"PTTL", [key]) => match store().ends.get(key) {
-                Some(end) => line!(":{}", (*end - Instant::now()).as_millis()),
+            (b"TTL" | b"PTTL", [key]) if !store().has(key) => line!(":-2"),
+            (b"TTL" | b"PTTL", [key]) => match store().ends.get(key) {
+                Some(end) if name == b"PTTL" => line!(":{}", (*end - Instant::now()).as_millis()),
+                Some(end) => line!(":{:.0}", (*end - Instant::now()).as_secs_f64()),
                 None => line!(":-1"),
             },
             (b"LPUSH" | b"RPUSH", [key, elements @ ..]) => {
