@@ -48,6 +48,10 @@ mod sched;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: corosensei
 mod context;
+#[cfg(not(any(loom, sim)))]
+pub mod fs;
+#[cfg(not(any(loom, sim)))]
+pub mod io;
 #[cfg(not(loom))]
 mod local;
 #[cfg(not(any(loom, sim)))]
@@ -57,10 +61,16 @@ mod obs;
 #[cfg(all(not(loom), any(test, feature = "bench-internals")))]
 #[doc(hidden)]
 pub mod ops;
+#[cfg(not(any(loom, sim)))]
+pub mod os;
 #[cfg(not(loom))]
 mod panics;
+#[cfg(not(any(loom, sim)))]
+pub mod process;
 #[cfg(not(loom))]
 pub mod runtime;
+#[cfg(not(any(loom, sim)))]
+pub mod signal;
 #[cfg(sim)]
 pub mod sim;
 #[cfg(not(loom))]

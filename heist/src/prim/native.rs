@@ -386,6 +386,20 @@ pub(crate) mod os {
         }
     }
 
+    /// A descriptor that becomes readable when a process has ended.
+    pub(crate) fn pidfd_open(process: u32) -> std::io::Result<std::os::fd::OwnedFd> {
+        use std::os::fd::FromRawFd;
+        // SAFETY: takes no pointers; the descriptor that it returns is ours, and is
+        // closed on exec.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_pidfd_open, process, 0);
+            if fd < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(std::os::fd::OwnedFd::from_raw_fd(fd as libc::c_int))
+        }
+    }
+
     /// The C library's error number, which belongs to the thread.
     ///
     /// Never inlined, as [`slot`](super::thread::slot).
