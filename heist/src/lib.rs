@@ -27,8 +27,9 @@
 //! Linux on x86-64 and aarch64.
 
 #![deny(unsafe_code)]
-// Under loom only the protocols are built, without those who use them.
-#![cfg_attr(loom, allow(dead_code))]
+// Under loom only the protocols are built, without those who use them; the simulated
+// machine has no descriptors.
+#![cfg_attr(any(loom, sim), allow(dead_code))]
 
 #[cfg(not(all(
     target_os = "linux",

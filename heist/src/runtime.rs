@@ -4,7 +4,7 @@ use crate::obs;
 use crate::prim::env;
 use crate::sched::mask::MAX_PROCS;
 use crate::sched::schedt::{Config, Sched};
-use crate::sched::{m, shutdown, signal, spawn, sysmon, wake};
+use crate::sched::{m, shutdown, signal, spawn, stop, sysmon, wake};
 use crate::stacks::{self, Class};
 use crate::thread::{JoinHandle, available_parallelism};
 use std::fmt;
@@ -336,6 +336,16 @@ impl Runtime {
         self.sched.procs() as usize
     }
 
+    /// Changes the number of Ps; see [`set_max_procs`].
+    ///
+    /// # Panics
+    ///
+    /// If `procs` is 0 or more than 1,024.
+    #[track_caller]
+    pub fn set_max_procs(&self, procs: usize) -> usize {
+        resize(self.sched, procs)
+    }
+
     /// The number of this runtime's goroutines that live.
     pub fn num_goroutines(&self) -> usize {
         self.sched.goroutines()
@@ -413,6 +423,49 @@ pub(crate) fn current_sched() -> &'static Sched {
 /// ```
 pub fn max_procs() -> usize {
     current_sched().procs() as usize
+}
+
+/// Changes the number of Ps of the runtime that the caller is on, or of the default
+/// one, while it runs; returns what it was. Goroutines that wait for a P that goes
+/// run on the others. From now on the number no longer follows the CPU limit.
+///
+/// ```
+/// heist::run(|| {
+///     let before = heist::runtime::set_max_procs(3);
+///     assert_eq!(heist::runtime::max_procs(), 3);
+///     heist::runtime::set_max_procs(before);
+/// });
+/// ```
+///
+/// # Panics
+///
+/// If `procs` is 0 or more than 1,024.
+#[track_caller]
+pub fn set_max_procs(procs: usize) -> usize {
+    resize(current_sched(), procs)
+}
+
+#[track_caller]
+fn resize(sched: &'static Sched, procs: usize) -> usize {
+    assert!(
+        (1..=MAX_PROCS).contains(&procs),
+        "set_max_procs({procs}): there must be at least 1 P, and at most {MAX_PROCS}"
+    );
+    // One that closes keeps what it has.
+    stop::set_procs(sched, procs as u32).unwrap_or_else(|| sched.procs()) as usize
+}
+
+/// Gives memory that is kept for goroutines to come back to the kernel now, and
+/// not when it has been idle for a while: the stacks that each P has at hand, and
+/// those in the pool.
+///
+/// ```
+/// heist::run(heist::runtime::release_memory);
+/// ```
+pub fn release_memory() {
+    let sched = current_sched();
+    crate::sched::syscall::blocking(|| stop::on_each_p(sched, stop::flush));
+    stacks::trim_all();
 }
 
 /// The number of goroutines that live on the caller's runtime, the caller

@@ -90,7 +90,7 @@ pub struct Stats {
 /// The counters of a scheduler, added up.
 pub(crate) fn stats(sched: &'static Sched) -> Stats {
     use crate::prim::atomic::Ordering;
-    let sum = |f: fn(&P) -> u64| sched.ps().map(f).sum::<u64>();
+    let sum = |f: fn(&P) -> u64| sched.ps_ever().map(f).sum::<u64>();
     Stats {
         spawned: sum(|p| p.counters.spawned.get()) + sched.foreign_spawned.load(Ordering::Relaxed),
         finished: sum(|p| p.counters.finished.get())

@@ -11,8 +11,10 @@
 //! | `exec`, `park`, `in_place`, `locked` | running one; leaving and coming back; waiting with the thread; keeping it |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
+//! | `stop` | stopping the world; another number of Ps |
 //! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
+//! | `stop` | stopping the world; another number of Ps |
 //! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults and preemption; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
@@ -85,6 +87,9 @@ pub(crate) mod spawn;
 pub(crate) mod steal;
 #[cfg(not(loom))]
 pub(crate) mod steal_order;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: what only the holder touches
+pub(crate) mod stop;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: values of any type in a few words
 pub(crate) mod storage;
