@@ -39,7 +39,7 @@ fn write_all(
     let now = clock::now();
     // Writing to a string does not fail.
     for g in goroutines.iter().take(limit) {
-        let _ = write_one(text, g, now);
+        let _ = write_one(text, g, holder(g, &goroutines), now);
     }
     if goroutines.len() > limit {
         let _ = writeln!(text, "... and {} more goroutines", goroutines.len() - limit);
@@ -47,7 +47,17 @@ fn write_all(
     complete
 }
 
-fn write_one(out: &mut String, g: &G, now: u64) -> fmt::Result {
+/// The id of who held the lock that `g` waits for, if it is among `goroutines`, which
+/// are sorted.
+fn holder(g: &G, goroutines: &[&G]) -> Option<u64> {
+    let low = u64::from(g.holder()?);
+    let last = goroutines.last()?.id();
+    let ids = (0..=last >> 32).map(|high| high << 32 | low);
+    let lives = |id: &u64| goroutines.binary_search_by_key(id, |g| g.id()).is_ok();
+    ids.into_iter().find(lives)
+}
+
+fn write_one(out: &mut String, g: &G, holder: Option<u64>, now: u64) -> fmt::Result {
     let (reason, since) = g.wait();
     let state = match g.state.status() {
         Status::Waiting => reason.text(),
@@ -67,6 +77,9 @@ fn write_one(out: &mut String, g: &G, now: u64) -> fmt::Result {
     let minutes = now.saturating_sub(since) / 60_000_000_000;
     if waits && minutes >= 1 {
         write!(out, ", {minutes} minute{}", if minutes == 1 { "" } else { "s" })?;
+    }
+    if let Some(holder) = holder.filter(|_| waits) {
+        write!(out, ", it was held by goroutine {holder}")?;
     }
     if g.has(flag::PINNED) {
         write!(out, ", locked to thread")?;

@@ -93,26 +93,43 @@ impl Poller {
         epoll.is_some()
     }
 
-    /// Waits for events, for the bell, or until a moment.
-    pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
+    /// Becomes the one who looks, in order to wait.
+    pub(crate) fn enter(&self) -> Waiting<'_> {
         // Who looks does so for a moment: this one must not go to sleep without
         // looking, as it may be the last.
         while self.busy.swap(true, Ordering::Acquire) {
             hint::give_way();
         }
         self.waits.store(true, Ordering::Relaxed);
-        if let Some(epoll) = self.epoll() {
-            epoll.wait(until, batch);
-        }
-        self.last.store(clock::now(), Ordering::Relaxed);
-        self.waits.store(false, Ordering::Relaxed);
-        self.busy.store(false, Ordering::Release);
+        Waiting { poller: self }
     }
 
     /// Its runtime has ended: everything that was registered is not any more.
     pub(crate) fn close(&self) {
         self.registered.store(0, Ordering::SeqCst);
         self.epoll.lock().take();
+    }
+}
+
+/// The right to wait. Whoever has it may be rung for: nobody else takes that event.
+pub(crate) struct Waiting<'a> {
+    poller: &'a Poller,
+}
+
+impl Waiting<'_> {
+    /// Waits for events, for the bell, or until a moment.
+    pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
+        if let Some(epoll) = self.poller.epoll() {
+            epoll.wait(until, batch);
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.poller.last.store(clock::now(), Ordering::Relaxed);
+        self.poller.waits.store(false, Ordering::Relaxed);
+        self.poller.busy.store(false, Ordering::Release);
     }
 }
 

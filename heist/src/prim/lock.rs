@@ -22,8 +22,6 @@ pub(crate) enum Rank {
     Sched,
     /// Where a descriptor is registered.
     Poll,
-    /// The timers of a P.
-    Timers,
     /// The names of goroutines that have one.
     Names,
     /// The pool of stacks.

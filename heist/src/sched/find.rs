@@ -370,7 +370,10 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
         let mut events = None;
         let woken = if offices.polls {
             let batch = events.insert(Batch::new());
-            m.note.sleep_elsewhere(|| sched.poll.wait(offices.timers, batch))
+            // First the right to wait, then the note: who rings when it says that this
+            // one is there must reach it.
+            let waiting = sched.poll.enter();
+            m.note.sleep_elsewhere(|| waiting.wait(offices.timers, batch))
         } else {
             m.note.sleep_until(Some(offices.timers.unwrap_or_else(|| clock::after(patience))))
         };
@@ -422,7 +425,7 @@ fn take_offices(m: &'static M) -> Offices {
     // One that was chosen meanwhile is about to run. Ps that are busy look after
     // their timers themselves, and at the network.
     let idle = shared.idle_ms.iter().any(|idle| ptr::eq(*idle, m)) && !shared.idle_ps.is_empty();
-    // With the lock: see `timers::arm_anywhere`.
+    // With the lock: see `timers::arm_outside`.
     let until = timers::earliest(sched);
     let earlier = shared.keeper.is_none_or(|keeper| ptr::eq(keeper.m, m) || until < keeper.until);
     let keeps = idle && earlier && until != NEVER;

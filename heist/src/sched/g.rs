@@ -12,7 +12,7 @@
 //! | `ticket` | see `protocol::ticket` | |
 //! | `join` | see `protocol::join` | |
 //! | `turn` | see `protocol::turn` | |
-//! | `reason`, `since`, `wait_site` | the goroutine | before it parks |
+//! | `reason`, `since`, `holder`, `wait_site` | the goroutine | before it parks |
 //! | `flags` | the spawner, then the goroutine | |
 //! | the others | the spawner, the first M that runs it | before it is shared |
 
@@ -22,9 +22,11 @@ use super::protocol::g_state::GState;
 use super::protocol::join::JoinWord;
 use super::protocol::ticket::Ticket;
 use super::protocol::turn::TurnWord;
-use super::task::{Storage, Task};
+use super::storage::Storage;
+use super::task::Task;
 use crate::context;
-use crate::prim::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use crate::prim::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use crate::prim::hint;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::Location;
 use std::ptr;
@@ -142,14 +144,21 @@ pub(crate) struct G {
     pub(crate) join: JoinWord,
     turn: AtomicU64,
     /// Begins in the first cache line, with all that a run needs.
-    pub(crate) storage: Storage,
-    since: AtomicU64,
+    pub(crate) storage: Storage<6>,
+    /// In units of [`SINCE_UNIT`].
+    since: AtomicU32,
+    /// The lower half of the id of who held the lock that it waits for.
+    holder: AtomicU32,
     wait_site: AtomicPtr<Location<'static>>,
     site: AtomicPtr<Location<'static>>,
     parent: AtomicU64,
 }
 
 const _: () = assert!(size_of::<G>() == 128);
+
+/// In which a goroutine notes since when it waits: a second or so, as a power of two.
+/// Reports tell minutes.
+const SINCE_UNIT: u64 = 1 << 30;
 
 /// What a spawner says of a new goroutine.
 pub(crate) struct Birth {
@@ -223,7 +232,7 @@ impl G {
     #[inline]
     pub(crate) fn note_wait(&self, reason: WaitReason, now: u64, site: &'static Location<'static>) {
         self.reason.store(reason as u8, Ordering::Relaxed);
-        self.since.store(now, Ordering::Relaxed);
+        self.since.store((now / SINCE_UNIT) as u32, Ordering::Relaxed);
         self.wait_site.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
     }
 
@@ -233,10 +242,22 @@ impl G {
         self.reason.store(WaitReason::None as u8, Ordering::Relaxed);
     }
 
-    /// Why it waits, and since when on the monotonic clock.
+    /// Why it waits, and since when on the monotonic clock, roughly.
     pub(crate) fn wait(&self) -> (WaitReason, u64) {
         let reason = WaitReason::of(self.reason.load(Ordering::Relaxed));
-        (reason, self.since.load(Ordering::Relaxed))
+        (reason, u64::from(self.since.load(Ordering::Relaxed)) * SINCE_UNIT)
+    }
+
+    /// Notes whose lock it is going to wait for; `None` if that is not known.
+    pub(crate) fn note_holder(&self, id: Option<u64>) {
+        self.holder.store(id.unwrap_or(0) as u32, Ordering::Relaxed);
+    }
+
+    /// The lower half of the id of who held the lock that it waits for, when it began
+    /// to; `None` if that is not known.
+    pub(crate) fn holder(&self) -> Option<u32> {
+        let holder = self.holder.load(Ordering::Relaxed);
+        (self.wait().0 == WaitReason::MutexLock && holder != 0).then_some(holder)
     }
 
     #[inline]
@@ -274,6 +295,20 @@ impl G {
     pub(crate) unsafe fn frame(&self) -> Option<&Frame> {
         // SAFETY: a frame lives until its goroutine ends.
         unsafe { self.frame.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Asks for what a switch to it will touch: its frame, and the end of its stack,
+    /// which lies below if it is not deep. Of a goroutine that is about to run: its
+    /// stack is often in no cache, and its page in no table of the CPU's.
+    #[inline(always)]
+    pub(crate) fn prefetch_stack(&self) {
+        const LINE: usize = 64;
+        let frame = self.frame.load(Ordering::Relaxed).cast::<u8>();
+        if !frame.is_null() {
+            for lines in [0, 2, 4, 6] {
+                hint::prefetch(frame.wrapping_sub(lines * LINE));
+            }
+        }
     }
 
     /// Whether it has run.

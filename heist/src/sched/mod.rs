@@ -11,6 +11,7 @@
 //! | `exec`, `park`, `in_place`, `locked` | running one; leaving and coming back; waiting with the thread; keeping it |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
+//! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
 //! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults and preemption; the end |
@@ -18,6 +19,9 @@
 
 pub(crate) mod protocol;
 
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: functions in alarms
+pub(crate) mod alarm;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod exec;
@@ -81,6 +85,9 @@ pub(crate) mod spawn;
 pub(crate) mod steal;
 #[cfg(not(loom))]
 pub(crate) mod steal_order;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: values of any type in a few words
+pub(crate) mod storage;
 #[cfg(not(loom))]
 pub(crate) mod syscall;
 #[cfg(not(loom))]

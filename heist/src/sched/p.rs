@@ -4,6 +4,7 @@
 //! holds it: those fields are in [`Own`] and are reached through [`Held`], which
 //! only the holder can have. What thieves, sysmon and reports read is atomic.
 
+use super::alarm;
 use super::frames::Frames;
 use super::g::G;
 use super::g_pool;
@@ -87,6 +88,7 @@ pub(crate) struct Own {
     /// `park::poll_point`).
     pub(crate) polls: Cell<u32>,
     pub(crate) looks: Looks,
+    pub(crate) alarms: alarm::Cache,
     /// Kept for its memory: timers that are being fired.
     pub(crate) due: Cell<Vec<Due>>,
 }
@@ -152,6 +154,7 @@ impl P {
                 slice_start: Cell::new(0),
                 polls: Cell::new(0),
                 looks: Looks::default(),
+                alarms: alarm::Cache::new(),
                 due: Cell::default(),
             },
         }

@@ -141,11 +141,12 @@ fn steal_next(p: &'static P) -> Option<&'static G> {
 pub(crate) fn anything_offered(sched: &Sched) -> bool {
     let procs = sched.procs();
     if !departs(Departure::Bitmap) {
-        return sched.ps().any(|p| !p.runq.is_empty());
+        return sched.ps().any(|p| !p.runq.rings_empty() || p.runq.peek_offered().is_some());
     }
-    // A bit may be stale: thieves were there, the owner has not looked. And
-    // runnext counts, though it is not offered: its exchange is the publisher's
-    // fence, and what it kicked out may not be visible in the ring yet.
-    sched.offers.iter(procs).any(|id| !sched.p(id).runq.is_empty())
+    // A bit may be stale: thieves were there, the owner has not looked. A runnext that
+    // was not offered does not count: nobody but its owner may take it, and whoever
+    // looked for it would look again and again, in the owner's cache lines (two
+    // goroutines that play ping-pong took twice as long).
+    sched.offers.iter(procs).any(|id| !sched.p(id).runq.rings_empty())
         || sched.next_offers.iter(procs).any(|id| sched.p(id).runq.peek_offered().is_some())
 }

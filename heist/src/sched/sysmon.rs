@@ -15,8 +15,7 @@
 //! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms; up
 //! to 1 ms while some Ps are busy and some idle, since then somebody could run what
 //! a busy one keeps; and when all Ps have been idle for a while, until one of them
-//! is needed. A runnext that it sees for the first time it looks at again after
-//! 20 µs.
+//! is needed.
 
 use super::m::HeistThread;
 use super::p::P;
@@ -40,6 +39,10 @@ const SHORT: Duration = Duration::from_micros(20);
 const MEDIUM: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_millis(10);
 const QUIET_ROUNDS: u32 = 50;
+
+/// A timer is late when its time came so long ago: before, its P or the keeper of the
+/// timers sees to it.
+const LATE: u64 = 50_000;
 
 /// How long all Ps must be idle before it sleeps deeply.
 const LINGER: u64 = 100_000_000;
@@ -138,8 +141,6 @@ struct Watch {
     retaker: Retaker,
     /// When there is something to do next, as far as is known.
     next: Option<u64>,
-    /// A runnext was there that nobody else may run.
-    look_again: bool,
     /// When a P was last seen busy.
     busy: u64,
     trimmed: u64,
@@ -151,16 +152,7 @@ impl Watch {
         let now = clock::now();
         let seen = vec![Seen::default(); sched.procs() as usize];
         let retaker = Retaker::new(sched);
-        Watch {
-            sched,
-            seen,
-            retaker,
-            next: None,
-            look_again: false,
-            busy: now,
-            trimmed: now,
-            traced: now,
-        }
+        Watch { sched, seen, retaker, next: None, busy: now, trimmed: now, traced: now }
     }
 
     fn run(&mut self) {
@@ -170,8 +162,7 @@ impl Watch {
             if quiet > QUIET_ROUNDS {
                 delay = (delay * 2).min(if self.half_idle() { MEDIUM } else { LONG });
             }
-            let nap = if std::mem::take(&mut self.look_again) { SHORT } else { delay };
-            if self.sched.sysmon.note.sleep_for(self.until_next(nap)) {
+            if self.sched.sysmon.note.sleep_for(self.until_next(delay)) {
                 signal::dump_if_asked();
             }
             let now = clock::now();
@@ -199,26 +190,27 @@ impl Watch {
         (1..self.sched.procs()).contains(&self.sched.idle.idle_ps())
     }
 
-    /// `delay`, but no longer than until the next timer, the end of a slice, or
-    /// until it is this one's turn to look at the network.
+    /// `delay`, but no longer than until the next timer is late, the end of a slice,
+    /// or until it is this one's turn to look at the network.
     fn until_next(&self, delay: Duration) -> Duration {
-        let delay = if netpoll::is_unwatched(self.sched) { delay.min(MEDIUM) } else { delay };
-        let next = timers::earliest(self.sched).min(self.next.unwrap_or(NEVER));
+        let late = timers::earliest(self.sched).saturating_add(LATE);
+        let next = late.min(self.next.unwrap_or(NEVER));
         if delay == SHORT || next == NEVER {
             return delay;
         }
         let left = Duration::from_nanos(next.saturating_sub(clock::now()));
-        // One that is due already is somebody else's, or nobody's: no hurry.
+        // One that is late already is somebody else's, or nobody's: no hurry.
         if left.is_zero() { delay } else { left.clamp(SHORT, delay) }
     }
 
     /// Timers that are due and have not fired: their P computes. Somebody else
     /// does it, if somebody is idle.
     fn help_late_timers(&self, now: u64) -> bool {
-        if timers::earliest(self.sched) > now {
+        let due = now.saturating_sub(LATE);
+        if timers::earliest(self.sched) > due {
             return false;
         }
-        for p in self.sched.ps().filter(|p| p.timers.next() <= now) {
+        for p in self.sched.ps().filter(|p| p.timers.next() <= due) {
             p.timers_late.store(true, Ordering::Relaxed);
         }
         let idle = self.sched.idle.idle_ps() > 0;
@@ -264,7 +256,6 @@ impl Watch {
         let before = std::mem::replace(&mut self.seen[i], now);
         let stays = now.next.is_some() && now.next == before.next && now.steps == before.steps;
         if !stays || self.sched.procs() == 1 {
-            self.look_again |= own.is_some() && own != before.next && self.half_idle();
             return false;
         }
         if let Some(seen) = own {

@@ -1,65 +1,17 @@
 //! What a goroutine runs: its closure before, its result after.
 //!
-//! Both live in the 48 bytes of storage inside the control block when they fit,
-//! and in a box otherwise, so that a typical spawn allocates nothing.
+//! Both live in the storage inside the control block when they fit, and in a box
+//! otherwise, so that a typical spawn allocates nothing.
 
 use super::g::{G, flag};
+use super::g_pool;
+use super::m::Inside;
 use std::any::Any;
-use std::cell::UnsafeCell;
-use std::mem::{self, MaybeUninit};
+use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 
 /// What `join` returns: the value, or the payload of the panic.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Any + Send + 'static>>;
-
-const WORDS: usize = 6;
-
-/// Room for a closure, then for a result.
-#[repr(C, align(16))]
-pub(crate) struct Storage(UnsafeCell<MaybeUninit<[u64; WORDS]>>);
-
-// SAFETY: who may touch the storage is ordered by the goroutine's life: its
-// spawner, its M, then whoever the join word gives it to. The closure and the
-// result are `Send`, or never leave the thread that waits (see `spawn`).
-unsafe impl Sync for Storage {}
-
-impl Storage {
-    const fn fits<V>() -> bool {
-        size_of::<V>() <= size_of::<Self>() && align_of::<V>() <= align_of::<Self>()
-    }
-
-    /// Stores a value, boxed if it does not fit.
-    ///
-    /// # Safety
-    ///
-    /// The caller has the storage, and it holds nothing.
-    #[inline]
-    unsafe fn put<V>(&self, value: V) {
-        if const { Self::fits::<V>() } {
-            // SAFETY: large and aligned enough, and ours.
-            unsafe { self.0.get().cast::<V>().write(value) };
-        } else {
-            // SAFETY: a pointer always fits.
-            unsafe { self.0.get().cast::<Box<V>>().write(Box::new(value)) };
-        }
-    }
-
-    /// Takes the value out.
-    ///
-    /// # Safety
-    ///
-    /// The caller has the storage, and it holds a `V`.
-    #[inline]
-    unsafe fn take<V>(&self) -> V {
-        if const { Self::fits::<V>() } {
-            // SAFETY: the caller's promise.
-            unsafe { self.0.get().cast::<V>().read() }
-        } else {
-            // SAFETY: the caller's promise.
-            *unsafe { self.0.get().cast::<Box<V>>().read() }
-        }
-    }
-}
 
 /// The functions of one kind of goroutine.
 pub(crate) struct Task {
@@ -169,6 +121,25 @@ pub(crate) unsafe fn take_outcome<T>(g: &'static G) -> Outcome<T> {
     g.set(flag::OUTCOME, false);
     // SAFETY: the caller's promise.
     unsafe { g.storage.take::<Outcome<T>>() }
+}
+
+/// Drops the outcome of a finished goroutine that nobody asked for, and frees the
+/// block. The caller has what was the handle.
+#[cold]
+pub(crate) fn forget_outcome(g: &'static G) {
+    if g.has(flag::OUTCOME) {
+        // SAFETY: it is done, so the block and the outcome in it are the handle's.
+        unsafe { (g.task().drop_outcome)(g) };
+    }
+    free(g);
+}
+
+/// Gives the block of a finished goroutine back.
+pub(crate) fn free(g: &'static G) {
+    match Inside::enter() {
+        Some(inside) => inside.p.own().gs.put(g),
+        None => g_pool::put(g),
+    }
 }
 
 /// Drops a value of the user's where a panic has nowhere to go.

@@ -15,6 +15,7 @@
 //! 4. *sysmon*, when all that fails: it sleeps no longer than until the earliest
 //!    entry, wakes a thief for one that is late, and tells its P to look.
 
+use super::alarm::Alarm;
 use super::g::{G, flag};
 use super::m::{Inside, M};
 use super::netpoll::{self, Desc, Side};
@@ -22,10 +23,9 @@ use super::p::{Held, P};
 use super::protocol::turn::Number;
 use super::schedt::Sched;
 use super::wake;
-use crate::prim::atomic::{Ordering, fence, fence_after_rmw};
-use crate::prim::clock;
-use crate::timer::NEVER;
-use std::sync::Arc;
+use crate::prim::atomic::{Ordering, fence};
+use crate::prim::{clock, hint};
+use crate::timer::{Added, NEVER};
 
 /// How often a busy P with timers reads the clock.
 const LOOK_EVERY: u64 = 2_000;
@@ -38,34 +38,31 @@ const LOOK_AT_LEAST: u32 = 63;
 const BATCH: usize = 64;
 
 /// What happens when the time has come.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) enum Due {
     /// A wait expires.
     Wake(&'static G, Number),
     /// A `park_timeout` does.
     Unpark(&'static G, Number),
-    /// Something is called, with the number that it was set with.
-    Call(Arc<dyn Alarm>, u64),
+    /// An alarm rings, which was set with this number.
+    Call(&'static Alarm, u64),
     /// The deadline of a descriptor's direction has come, the one with this number.
     Poll(&'static Desc, Side, u64),
-}
-
-/// What a timer calls, on a thread of the scheduler: it must not block and
-/// must not run user code.
-pub(crate) trait Alarm: Send + Sync {
-    /// Whether the timer that was set with this number has been neither stopped
-    /// nor set again.
-    fn is_set(&self, number: u64) -> bool;
-    /// Its time has come. It may have been stopped meanwhile.
-    fn ring(self: Arc<Self>, number: u64);
 }
 
 impl Due {
     fn alive(&self) -> bool {
         match self {
             Due::Wake(g, number) | Due::Unpark(g, number) => g.turn().is_open(*number),
-            Due::Call(alarm, number) => alarm.is_set(*number),
+            Due::Call(alarm, number) => alarm.is_set_with(*number),
             Due::Poll(desc, side, number) => side.of(desc).is_deadline(*number),
+        }
+    }
+
+    /// Asks for the memory that it needs, which was not touched since it was set.
+    fn prefetch(&self) {
+        if let Due::Wake(g, _) | Due::Unpark(g, _) = self {
+            hint::prefetch_to_write(*g);
         }
     }
 
@@ -85,7 +82,7 @@ impl Due {
                     ready_last(sched, p, g);
                 }
             }
-            Due::Call(alarm, number) => alarm.ring(number),
+            Due::Call(alarm, number) => alarm.ring(sched, number),
             Due::Poll(desc, side, number) => {
                 netpoll::wake_all(side.of(desc).expire(number), |turn| turn.wake_last(sched, p));
             }
@@ -101,7 +98,10 @@ pub(crate) fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
     match g.state.ready() {
         Ready::Deferred => {}
         Ready::Enqueue if idle_priority => wake::inject_idle(sched, sched.life(), g),
-        Ready::Enqueue => wake::put_tail(sched, p, g),
+        Ready::Enqueue => {
+            g.prefetch_stack();
+            wake::put_tail(sched, p, g);
+        }
     }
 }
 
@@ -144,19 +144,29 @@ impl Armed {
 }
 
 /// Sets a timer on the caller's P. `None` on a thread without one.
-#[inline]
+#[inline(always)]
 pub(crate) fn arm(due: Due, when: u64) -> Option<Armed> {
-    let inside = Inside::enter()?;
-    Some(add(inside.sched(), inside.p.get(), due, when))
+    Inside::enter().map(|inside| arm_inside(&inside, due, when))
 }
 
-/// Sets a timer on some P, from any thread. `None` if the runtime has closed.
+/// Sets a timer on the caller's P.
+#[inline(always)]
+pub(crate) fn arm_inside(inside: &Inside, due: Due, when: u64) -> Armed {
+    add(inside.sched(), inside.p.get(), due, when)
+}
+
+/// Sets a timer on some P of a runtime, from any thread. `None` if it has closed.
 pub(crate) fn arm_anywhere(sched: &'static Sched, due: Due, when: u64) -> Option<Armed> {
-    if let Some(inside) = Inside::enter()
-        && std::ptr::eq(inside.sched(), sched)
-    {
-        return Some(add(sched, inside.p.get(), due, when));
+    match Inside::enter() {
+        Some(inside) if std::ptr::eq(inside.sched(), sched) => Some(arm_inside(&inside, due, when)),
+        _ => arm_outside(sched, due, when),
     }
+}
+
+/// Sets a timer on some P, from a thread without one. `None` if the runtime has
+/// closed.
+#[cold]
+pub(crate) fn arm_outside(sched: &'static Sched, due: Due, when: u64) -> Option<Armed> {
     let shared = sched.shared.lock();
     if shared.closed {
         return None;
@@ -173,17 +183,19 @@ pub(crate) fn arm_anywhere(sched: &'static Sched, due: Due, when: u64) -> Option
     Some(armed)
 }
 
+#[inline(always)]
 fn add(sched: &'static Sched, p: &'static P, due: Due, when: u64) -> Armed {
     let armed = Armed { sched, p };
     if when == NEVER {
         return armed; // centuries from now
     }
-    p.timers.add(when, due, Due::alive);
-    // Pairs with the fence in `leave_mask`; the lock was released by a
-    // read-modify-write.
-    fence_after_rmw();
-    if !sched.timer_mask.contains(p.id) {
-        sched.timer_mask.insert(p.id);
+    if p.timers.add(when, due, Due::alive) == Added::Earliest {
+        // Pairs with the fence in `leave_mask`: the bit is seen to be gone, or the
+        // entry is. With an earlier one in the heap that is so already.
+        fence(Ordering::SeqCst);
+        if !sched.timer_mask.contains(p.id) {
+            sched.timer_mask.insert(p.id);
+        }
     }
     armed
 }
@@ -242,6 +254,7 @@ fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     let mut due = p.own().due.take();
     of.timers.take_due(now, BATCH, &mut due);
     let some = !due.is_empty();
+    due.iter().for_each(Due::prefetch);
     due.drain(..).for_each(|due| due.fire(sched, p));
     p.own().due.set(due);
     if of.timers.next() == NEVER && sched.timer_mask.contains(of.id) {
@@ -289,7 +302,11 @@ pub(crate) struct Keeper {
 /// Drops all timers of a runtime that has ended.
 pub(crate) fn clear(sched: &Sched) {
     for p in sched.ps() {
-        drop(p.timers.take_all());
+        for due in p.timers.take_all() {
+            if let Due::Call(alarm, number) = due {
+                alarm.cancel(number);
+            }
+        }
     }
     sched.timer_mask.clear();
 }

@@ -120,6 +120,14 @@ impl Waiter {
         }
     }
 
+    /// The caller, whose waiter this is, is going to wait for a lock that `holder`
+    /// has: for reports.
+    pub(crate) fn note_holder(self, holder: Option<Waiter>) {
+        if let Kind::Goroutine(g) = self.kind() {
+            g.note_holder(holder.filter(|holder| *holder != self).and_then(Waiter::goroutine_id));
+        }
+    }
+
     /// The caller, whose waiter this is, sleeps until [`wake`](Self::wake).
     ///
     /// # Unwinding

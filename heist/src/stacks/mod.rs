@@ -34,6 +34,7 @@ mod pool;
 
 pub(crate) use pool::{acquire, release, release_all, trim};
 
+use crate::prim::hint;
 use std::fmt;
 use std::io;
 
@@ -100,6 +101,13 @@ impl Stack {
 
     pub(crate) fn class(&self) -> Class {
         self.class
+    }
+
+    /// Asks for the lines at its top, where execution starts.
+    pub(crate) fn prefetch(&self) {
+        const TOP: usize = 512;
+        let top = self.top - self.colour();
+        (top - TOP..top).step_by(128).for_each(|line| hint::prefetch_to_write(line as *const u8));
     }
 
     /// How far below the top execution should start.

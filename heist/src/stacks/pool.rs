@@ -46,6 +46,10 @@ impl Shelf {
 
     fn take(&mut self, class: Class) -> Result<Stack, StackError> {
         if let Some(top) = self.warm.pop_back().map(|warm| warm.top).or_else(|| self.cold.pop()) {
+            // The next one will be wanted soon, and was touched long ago.
+            if let Some(top) = self.warm.back().map(|warm| warm.top).or(self.cold.last().copied()) {
+                Stack { top, class }.prefetch();
+            }
             return Ok(Stack { top, class });
         }
         if self.fresh.is_empty() {

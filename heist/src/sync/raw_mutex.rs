@@ -136,6 +136,7 @@ impl RawMutex {
     ) -> bool {
         let since = contender.since.unwrap_or(0);
         let wait = Wait { first, tag: since, ..Wait::new(WaitReason::MutexLock, site) };
+        me.note_holder(self.owner());
         if let Waited::Expired(queue) | Waited::Unwind(queue) = queue.wait(0, wait, meanwhile) {
             self.word.left(!queue.is_empty(0));
             drop(queue);

@@ -3,8 +3,7 @@
 use super::{Result, Thread};
 use crate::prim::fatal::fatal;
 use crate::runtime;
-use crate::sched::g::{G, WaitReason, flag};
-use crate::sched::g_pool;
+use crate::sched::g::{G, WaitReason};
 use crate::sched::m::Inside;
 use crate::sched::protocol::join::{Detach, Wait};
 use crate::sched::schedt::Sched;
@@ -108,7 +107,7 @@ impl<T> JoinHandle<T> {
     pub(super) fn take_raw(self) -> Result<T> {
         // SAFETY: it is done, so the block is the handle's, which is consumed.
         let outcome = unsafe { task::take_outcome(self.g) };
-        free(self.g);
+        task::free(self.g);
         drop_thread(self);
         outcome
     }
@@ -128,19 +127,11 @@ fn drop_thread<T>(mut handle: JoinHandle<T>) {
     std::mem::forget(handle);
 }
 
-/// Gives a block back.
-fn free(g: &'static G) {
-    match Inside::enter() {
-        Some(inside) => inside.p.own().gs.put(g),
-        None => g_pool::put(g),
-    }
-}
-
 impl<T> Drop for JoinHandle<T> {
     #[inline]
     fn drop(&mut self) {
         if detach(self.g) == Detach::Done {
-            drop_finished(self.g);
+            task::forget_outcome(self.g);
         }
     }
 }
@@ -157,17 +148,6 @@ fn detach(g: &'static G) -> Detach {
         return g.join.detach_alone();
     }
     g.join.detach()
-}
-
-/// The goroutine has ended, and nobody asked for its outcome.
-#[cold]
-fn drop_finished(g: &'static G) {
-    if g.has(flag::OUTCOME) {
-        // SAFETY: it is done, so the block and the outcome in it are the
-        // handle's.
-        unsafe { (g.task().drop_outcome)(g) };
-    }
-    free(g);
 }
 
 impl<T> fmt::Debug for JoinHandle<T> {

@@ -1,8 +1,11 @@
 //! A heap with four children to a node: half as deep as one with two, and the
-//! four lie in one or two cache lines.
+//! four lie in two or three cache lines.
+
+use crate::prim::hint;
+use std::ops::Range;
 
 /// Something that is due at a moment.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<T> {
     pub(crate) when: u64,
     pub(crate) item: T,
@@ -16,7 +19,12 @@ pub(crate) struct Heap<T> {
 
 const CHILDREN: usize = 4;
 
-impl<T> Heap<T> {
+#[inline(always)]
+const fn parent(i: usize) -> usize {
+    (i - 1) / CHILDREN
+}
+
+impl<T: Copy> Heap<T> {
     pub(crate) const fn new() -> Self {
         Heap { entries: Vec::new() }
     }
@@ -30,9 +38,13 @@ impl<T> Heap<T> {
         self.entries.first().map(|entry| entry.when)
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, when: u64, item: T) {
         self.entries.push(Entry { when, item });
-        self.sift_up(self.entries.len() - 1);
+        let last = self.entries.len() - 1;
+        if last > 0 && self.entries[parent(last)].when > when {
+            self.sift_up(last);
+        }
     }
 
     /// Takes the earliest, if it is due at `now`.
@@ -60,30 +72,40 @@ impl<T> Heap<T> {
         std::mem::take(&mut self.entries).into_iter().map(|entry| entry.item)
     }
 
+    /// The entry at `i` goes up to where it belongs; what it passes moves down.
     fn sift_up(&mut self, mut i: usize) {
-        while i > 0 {
-            let parent = (i - 1) / CHILDREN;
-            if self.entries[parent].when <= self.entries[i].when {
-                return;
-            }
-            self.entries.swap(i, parent);
-            i = parent;
+        let entry = self.entries[i];
+        while i > 0 && self.entries[parent(i)].when > entry.when {
+            self.entries[i] = self.entries[parent(i)];
+            i = parent(i);
         }
+        self.entries[i] = entry;
     }
 
+    /// The entry at `i` goes down to where it belongs; what it passes moves up.
     fn sift_down(&mut self, mut i: usize) {
+        let entry = self.entries[i];
         loop {
             let first = CHILDREN * i + 1;
             let children = first..(first + CHILDREN).min(self.entries.len());
+            self.prefetch_children(children.clone());
             let Some(least) = children.min_by_key(|child| self.entries[*child].when) else {
-                return;
+                break;
             };
-            if self.entries[i].when <= self.entries[least].when {
-                return;
+            if entry.when <= self.entries[least].when {
+                break;
             }
-            self.entries.swap(i, least);
+            self.entries[i] = self.entries[least];
             i = least;
         }
+        self.entries[i] = entry;
+    }
+
+    /// Asks for the children of some entries, before it is known which of them will be
+    /// looked at: in a large heap those far down are in no cache.
+    #[inline(always)]
+    fn prefetch_children(&self, of: Range<usize>) {
+        of.for_each(|i| hint::prefetch(self.entries.as_ptr().wrapping_add(CHILDREN * i + 1)));
     }
 }
 

@@ -1,7 +1,8 @@
 //! What is due when: the timers of one P.
 //!
-//! A heap under a lock, which its P and whoever steals from it take, and beside
-//! it the moment of the earliest entry, which anybody reads without the lock.
+//! A heap under a latch, which its P takes most of the time and whoever steals from it
+//! now and then, and beside it the moment of the earliest entry, which anybody reads
+//! without the latch.
 //!
 //! Entries are deleted lazily. Most deadlines never come: the wait ends first,
 //! and taking its entry out of the middle of a heap would cost more than all the
@@ -13,7 +14,7 @@
 mod heap;
 
 use crate::prim::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::prim::lock::{Lock, Rank};
+use crate::prim::latch::Latch;
 use heap::Heap;
 
 /// No entry is due, ever.
@@ -22,20 +23,30 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// A heap smaller than this is not searched for dead entries.
 const SMALL: usize = 64;
 
+/// Where an entry went.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Added {
+    /// It is the earliest.
+    Earliest,
+    /// Behind an earlier one.
+    Later,
+}
+
 /// The timers.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
-    heap: Lock<Heap<T>>,
-    /// When the earliest entry is due. Written under the lock.
+    heap: Latch<Heap<T>>,
+    /// When the earliest entry is due. Written under the latch.
     next: AtomicU64,
     /// Entries that nobody waits for any more, as far as it is known.
     dead: AtomicUsize,
 }
 
-impl<T> Timers<T> {
-    pub(crate) const fn new() -> Self {
+impl<T: Copy> Timers<T> {
+    pub(crate) fn new() -> Self {
         Timers {
-            heap: Lock::new(Rank::Timers, Heap::new()),
+            heap: Latch::new(Heap::new()),
             next: AtomicU64::new(NEVER),
             dead: AtomicUsize::new(0),
         }
@@ -56,20 +67,28 @@ impl<T> Timers<T> {
 
     /// Adds an entry. If there are many dead ones, drops those that are not
     /// `alive` first.
-    pub(crate) fn add(&self, when: u64, item: T, alive: impl FnMut(&T) -> bool) {
+    #[inline(always)]
+    pub(crate) fn add(&self, when: u64, item: T, alive: impl FnMut(&T) -> bool) -> Added {
         let mut heap = self.heap.lock();
         if heap.len() >= SMALL && self.dead.load(Ordering::Relaxed) > heap.len() / 4 {
-            self.dead.store(0, Ordering::Relaxed);
-            heap.retain(alive);
+            self.bury(&mut heap, alive);
         }
         heap.push(when, item);
-        self.publish(&heap);
+        self.publish(&heap)
     }
 
-    /// Says that one of the entries is dead.
+    #[cold]
+    #[inline(never)]
+    fn bury(&self, heap: &mut Heap<T>, alive: impl FnMut(&T) -> bool) {
+        self.dead.store(0, Ordering::Relaxed);
+        heap.retain(alive);
+    }
+
+    /// Says that one of the entries is dead. An estimate: of several who say so at a
+    /// time, one may go unheard, which costs less than a read-modify-write for each.
     #[inline]
     pub(crate) fn note_dead(&self) {
-        self.dead.fetch_add(1, Ordering::Relaxed);
+        self.dead.store(self.dead.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Takes at most `limit` entries that are due at `now`, earliest first.
@@ -79,7 +98,7 @@ impl<T> Timers<T> {
         }
         let mut heap = self.heap.lock();
         due.extend(std::iter::from_fn(|| heap.pop_due(now)).take(limit));
-        self.publish(&heap);
+        let _ = self.publish(&heap);
     }
 
     /// Drops the dead entries.
@@ -89,7 +108,7 @@ impl<T> Timers<T> {
         }
         let mut heap = self.heap.lock();
         heap.retain(alive);
-        self.publish(&heap);
+        let _ = self.publish(&heap);
     }
 
     /// Takes all entries.
@@ -97,13 +116,20 @@ impl<T> Timers<T> {
         let mut heap = self.heap.lock();
         let all = heap.take_all();
         self.dead.store(0, Ordering::Relaxed);
-        self.publish(&heap);
+        let _ = self.publish(&heap);
         all
     }
 
-    fn publish(&self, heap: &Heap<T>) {
+    #[inline(always)]
+    fn publish(&self, heap: &Heap<T>) -> Added {
+        let next = heap.first().unwrap_or(NEVER);
+        // Only holders of the latch write it, and the store is dear.
+        if next == self.next.load(Ordering::Relaxed) {
+            return Added::Later;
+        }
         // SeqCst: see `next`.
-        self.next.store(heap.first().unwrap_or(NEVER), Ordering::SeqCst);
+        self.next.store(next, Ordering::SeqCst);
+        Added::Earliest
     }
 }
 
@@ -115,7 +141,7 @@ mod tests {
     fn dead_entries_go_when_they_are_many() {
         let timers = Timers::new();
         for i in 0..10_000u64 {
-            timers.add(1_000_000 + i, i, |i| i % 100 == 0);
+            let _ = timers.add(1_000_000 + i, i, |i| i % 100 == 0);
             if i % 100 != 0 {
                 timers.note_dead();
             }
@@ -129,7 +155,10 @@ mod tests {
     #[test]
     fn due_entries_come_in_batches() {
         let timers = Timers::new();
-        (0..10u64).for_each(|i| timers.add(i, i, |_| true));
+        for i in 0..10u64 {
+            let added = timers.add(i, i, |_| true);
+            assert_eq!(added == Added::Earliest, i == 0);
+        }
         let mut due = Vec::new();
         timers.take_due(7, 5, &mut due);
         assert_eq!(due, [0, 1, 2, 3, 4]);

@@ -71,6 +71,25 @@ fn spawned_at_line_of_park() -> u32 {
 }
 
 #[test]
+fn the_dump_says_who_held_the_mutex_that_one_waits_for() {
+    watched(|| {
+        runtime(2).run(|| {
+            let me = heist::runtime::goroutine_id().unwrap();
+            let mutex = Arc::new(heist::sync::Mutex::new(()));
+            let guard = mutex.lock().unwrap();
+            let (waiter, _) = spawn_named("dump-contender", {
+                let mutex = mutex.clone();
+                move || drop(mutex.lock().unwrap())
+            });
+            let state = format!("[sync.Mutex.Lock, it was held by goroutine {me}]:");
+            until(|| entry_of("dump-contender").contains(&state));
+            drop(guard);
+            waiter.join().unwrap();
+        });
+    });
+}
+
+#[test]
 fn the_dump_says_who_has_idle_priority() {
     watched(|| {
         runtime(1).run(|| {

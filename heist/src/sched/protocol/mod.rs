@@ -7,6 +7,7 @@
 //! interleaving of the threads that a protocol has (`CONTRIBUTING.md` says how
 //! to run them).
 
+pub(crate) mod alarm;
 pub(crate) mod freeze;
 pub(crate) mod g_state;
 pub(crate) mod global_queue;
