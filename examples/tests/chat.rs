@@ -71,7 +71,7 @@ with connect(url) as one, connect(url) as two:
     assert one.recv(timeout=60).endswith(": from two")
     one.ping().wait(60)
     for i in range(100):
-        one.send("x" * 1000)
+        one.send("x" * 1000); one.recv(timeout=60)
     assert all(two.recv(timeout=60).endswith("x" * 1000) for i in range(100))
 print("well")
 "#;

@@ -12,7 +12,6 @@ use std::collections::{HashMap, VecDeque};
 
 type Bytes = Vec<u8>;
 type Answer<T = Bytes> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
-const SYNTAX: &str = "ERR syntax error";
 const NO_NUMBER: &str = "ERR value is not an integer or out of range";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -106,6 +105,7 @@ struct Client {
     replies: Bytes,
     inbox: Option<Sender<Bytes>>, // since it subscribed, a goroutine writes to it
     channels: Vec<Bytes>,
+    resp3: bool,
 }
 
 impl Client {
@@ -175,7 +175,7 @@ impl Client {
             let _ = heist::go(move || messages.iter().try_for_each(|b| stream.write_all(&b)));
             self.inbox = Some(sender);
         }
-        let (mut locked, inbox) = (store(), self.inbox.clone().ok_or(SYNTAX)?);
+        let (mut locked, inbox) = (store(), self.inbox.clone().unwrap());
         let all = locked.subscribers.entry(channel.clone()).or_default();
         all.retain(|other| !other.same_channel(&inbox));
         self.channels.retain(|other| other != channel);
@@ -195,13 +195,16 @@ impl Client {
             (b"PING" | b"ECHO", [text]) => Ok(bulk(Some(text))),
             (b"SELECT" | b"CLIENT", _) => line!("+OK"),
             (b"COMMAND" | b"CONFIG", _) => line!("*0"),
-            (b"HELLO", [version, ..]) => line!("%1\r\n$5\r\nproto\r\n:{}", number::<u8>(version)?),
+            (b"HELLO", [version, ..]) => {
+                self.resp3 = version == b"3";
+                line!("%1\r\n$5\r\nproto\r\n:{}", number::<u8>(version)?)
+            }
             (b"SET", [key, text, options @ ..]) => {
                 let end = match options {
                     [] => None,
                     [unit, n] if unit.eq_ignore_ascii_case(b"EX") => Some(after(n, 1000)?),
                     [unit, n] if unit.eq_ignore_ascii_case(b"PX") => Some(after(n, 1)?),
-                    _ => return Err(SYNTAX.into()),
+                    _ => return Err("ERR syntax error".into()),
                 };
                 let mut store = store();
                 store.remove(key);
@@ -228,10 +231,10 @@ impl Client {
                 Some(end) => line!(":{:.0}", (*end - Instant::now()).as_secs_f64()),
                 None => line!(":-1"),
             },
-            (b"LPUSH" | b"RPUSH", [key, elements @ ..]) => {
+            (b"LPUSH" | b"RPUSH", [key, elements @ ..]) if !elements.is_empty() => {
                 let (mut store, front) = (store(), name[0] == b'L');
                 let pushed = elements.iter().map(|element| store.push(key, element, front)).last();
-                line!(":{}", pushed.ok_or(SYNTAX)??)
+                line!(":{}", pushed.unwrap()?)
             }
             (b"LPOP" | b"RPOP", [key]) => Ok(bulk(store().pop(key, name[0] == b'L').as_ref())),
             (b"BLPOP" | b"BRPOP", [keys @ .., time]) => {
@@ -249,11 +252,8 @@ impl Client {
                 // A copy, which is sorted while others have the store.
                 let mut items = Vec::from(store().lists.get(key).cloned().unwrap_or_default());
                 let asks = |name: &[u8]| options.iter().any(|o| o.eq_ignore_ascii_case(name));
-                let score = |item: &Bytes| number::<f64>(item).unwrap_or(f64::NAN);
-                match asks(b"ALPHA") {
-                    true => items.sort(),
-                    false => items.sort_by(|a, b| score(a).total_cmp(&score(b))),
-                }
+                let score = |i: &Bytes| if asks(b"ALPHA") { 0.0 } else { number(i).unwrap_or(0.0) };
+                items.sort_by(|a, b| score(a).total_cmp(&score(b)).then_with(|| a.cmp(b)));
                 if asks(b"DESC") { array(items.iter().rev()) } else { array(items.iter()) }
             }
             (b"PUBLISH", [channel, text]) => {
@@ -268,10 +268,9 @@ impl Client {
                 Ok(Bytes::new()) // it has replied for each
             }
             (b"BLOCK" | b"SPIN", [ms]) => {
-                let (end, blocks) = (after(ms, 1)?, name == b"BLOCK");
-                while Instant::now() < end {
-                    blocks.then(|| std::thread::sleep(end - Instant::now()));
-                }
+                let (end, blocks) = (after(ms, 1)?, u32::from(name == b"BLOCK"));
+                std::thread::sleep(blocks * (end - Instant::now()));
+                while Instant::now() < end {}
                 line!("+OK")
             }
             _ => Err(format!("ERR unknown command or arguments: {}", name.escape_ascii()).into()),
@@ -283,10 +282,12 @@ impl Client {
 fn main() -> io::Result<()> {
     heist_examples::listen("127.0.0.1:6379", |stream| {
         let (stream, replies, channels) = (BufReader::new(stream), Bytes::new(), Vec::new());
-        let mut client = Client { stream, replies, inbox: None, channels };
+        let mut client = Client { stream, replies, inbox: None, channels, resp3: false };
         while let Ok([name, args @ ..]) = client.command().as_deref() {
             let reply = client.run(&name.to_ascii_uppercase(), args);
-            client.replies.extend(reply.unwrap_or_else(|e| format!("-{e}\r\n").into_bytes()));
+            let reply = reply.unwrap_or_else(|e| format!("-{e}\r\n").into_bytes());
+            let nil = client.resp3 && (reply == b"$-1\r\n" || reply == b"*-1\r\n");
+            client.replies.extend(if nil { b"_\r\n".to_vec() } else { reply });
             // Commands that came together are answered together.
             if client.stream.buffer().is_empty() && client.flush().is_err() {
                 break;

@@ -33,6 +33,11 @@ use std::time::SystemTime;
 pub struct File(pub(super) std::fs::File);
 
 impl File {
+    /// Std's own.
+    pub(crate) fn as_std(&self) -> &std::fs::File {
+        &self.0
+    }
+
     /// Opens a file for reading, as [`std::fs::File::open`] does.
     pub fn open<P: AsRef<Path>>(path: P) -> io::Result<File> {
         let path = path.as_ref();

@@ -48,6 +48,34 @@ pub(crate) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
+/// Writes from a buffer.
+pub(super) fn write(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
+    // SAFETY: pointer and length are of a live slice.
+    let n = unsafe { libc::write(fd.as_raw_fd(), buf.as_ptr().cast(), buf.len()) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Moves bytes from one descriptor to another, of which one is a pipe.
+pub(super) fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
+    let nowhere = std::ptr::null_mut();
+    let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
+    // SAFETY: both descriptors are open, and there are no offsets.
+    let n =
+        unsafe { libc::splice(from.as_raw_fd(), nowhere, to.as_raw_fd(), nowhere, most, flags) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Moves bytes from where a file is read next to a descriptor.
+pub(super) fn send_file(
+    file: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    most: usize,
+) -> io::Result<usize> {
+    // SAFETY: both descriptors are open, and there is no offset.
+    let n = unsafe { libc::sendfile(to.as_raw_fd(), file.as_raw_fd(), std::ptr::null_mut(), most) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
 /// Conversions of an end of a pipe. What leaves us leaves non-blocking mode; that
 /// cannot fail for a descriptor that is open.
 macro_rules! pipe_end {

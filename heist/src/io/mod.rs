@@ -35,13 +35,17 @@
 //! | `pollable.rs` | a descriptor of the poller that is neither a socket nor a file |
 //! | `fd.rs` | system calls and conversions |
 
+mod copy;
 #[allow(unsafe_code)] // named file: system calls, and descriptors that callers vouch for
 pub(crate) mod fd;
 mod output;
 mod pipe;
 pub(crate) mod pollable;
+#[allow(unsafe_code)] // named file: types that are the same but for lifetimes
+pub(crate) mod splice;
 mod stdin;
 
+pub use copy::copy;
 pub use output::{Stderr, StderrLock, Stdout, StdoutLock, stderr, stdout};
 pub use pipe::{PipeReader, PipeWriter, pipe};
 pub use std::io::*;

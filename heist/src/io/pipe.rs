@@ -2,8 +2,12 @@
 
 use super::fd;
 use super::pollable::Pollable;
+use super::splice::Stream;
+use crate::sched::netpoll::Side;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::Location;
 
 /// Makes a pipe: what is written to one end is read from the other.
 /// [`std::io::pipe`] whose ends park.
@@ -60,6 +64,37 @@ impl PipeWriter {
         Ok(PipeWriter(Pollable::new(self.0.get().try_clone()?)))
     }
 }
+
+/// Both ends are in non-blocking mode as they are.
+macro_rules! stream {
+    ($end:ident) => {
+        impl Stream for $end {
+            fn call(
+                &self,
+                side: Side,
+                site: &'static Location<'static>,
+                call: &mut dyn FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+            ) -> io::Result<usize> {
+                self.0.run(side, site, |pipe| call(pipe.as_fd()))
+            }
+
+            fn lend(&self, _on: bool) -> io::Result<()> {
+                Ok(())
+            }
+
+            fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+                let mut rest = bytes;
+                while !rest.is_empty() {
+                    rest = &rest[self.0.write(|pipe| fd::write(pipe.as_fd(), rest))?..];
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+stream!(PipeReader);
+stream!(PipeWriter);
 
 impl Read for &PipeReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {

@@ -35,13 +35,18 @@ impl<T: AsFd> Pollable<T> {
         }
     }
 
-    #[track_caller]
-    fn run<R>(&self, side: Side, mut call: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+    /// Makes a call, and waits when that would block.
+    pub(crate) fn run<R>(
+        &self,
+        side: Side,
+        site: &'static Location<'static>,
+        mut call: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
         let waits = Call {
             fd: self.get().as_fd(),
             side,
             patience: || Patience::Forever,
-            site: Location::caller(),
+            site,
             home: current_sched,
         };
         self.poll.run(waits, || call(self.get()))
@@ -50,13 +55,13 @@ impl<T: AsFd> Pollable<T> {
     /// Makes a call that reads, and waits when that would block.
     #[track_caller]
     pub(crate) fn read<R>(&self, call: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
-        self.run(Side::Read, call)
+        self.run(Side::Read, Location::caller(), call)
     }
 
     /// The same, for a call that writes.
     #[track_caller]
     pub(crate) fn write<R>(&self, call: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
-        self.run(Side::Write, call)
+        self.run(Side::Write, Location::caller(), call)
     }
 
     /// Waits until a call that reads would not block, whatever the mode of the open

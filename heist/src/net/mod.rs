@@ -49,6 +49,7 @@
 mod fd;
 mod forward;
 mod incoming;
+mod lend;
 mod resolve;
 mod socket;
 mod tcp_listener;

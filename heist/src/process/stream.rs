@@ -22,6 +22,13 @@ macro_rules! stream {
             }
         }
 
+        impl $stream {
+            /// What it is made of.
+            pub(crate) fn pipe(&self) -> &$pipe {
+                &self.0
+            }
+        }
+
         impl From<$stream> for OwnedFd {
             fn from(stream: $stream) -> OwnedFd {
                 stream.0.into()

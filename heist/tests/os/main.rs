@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod copy;
 mod fs;
 mod io;
 mod process;
