@@ -9,6 +9,7 @@
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
 //! | `exec`, `park`, `in_place`, `locked` | running one; leaving and coming back; waiting with the thread; keeping it |
+//! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
 //! | `stop` | stopping the world; another number of Ps |
@@ -103,6 +104,9 @@ pub(crate) mod sysmon;
 pub(crate) mod task;
 #[cfg(not(loom))]
 pub(crate) mod timers;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the stacks of others
+pub(crate) mod tls_guard;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: tagged words
 pub(crate) mod waiter;

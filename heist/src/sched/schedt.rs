@@ -64,6 +64,7 @@ pub(crate) struct Config {
     pub(crate) seed: u64,
     pub(crate) trace: Option<Duration>,
     pub(crate) trace_detail: bool,
+    pub(crate) tls_guard: bool,
 }
 
 /// What the scheduler's lock protects.
@@ -222,6 +223,9 @@ pub(crate) struct Sched {
     pub(crate) requests: AtomicBool,
     /// Ms that wait with their goroutine.
     pub(crate) in_place: AtomicUsize,
+    /// Stacks that were searched for thread-locals, and those that had some.
+    pub(crate) tls_searches: AtomicU64,
+    pub(crate) tls_holds: AtomicU64,
     /// The thread that a panic started in order to shut the runtime down.
     pub(crate) shutdown_thread: Lock<Option<thread::JoinHandle<()>>>,
 }
@@ -267,6 +271,8 @@ impl Sched {
         sched.opened.store(clock::now(), Ordering::Relaxed);
         sched.foreign_spawned.store(0, Ordering::Relaxed);
         sched.foreign_finished.store(0, Ordering::Relaxed);
+        sched.tls_searches.store(0, Ordering::Relaxed);
+        sched.tls_holds.store(0, Ordering::Relaxed);
         *sched.fatal_panic.lock() = None;
         sched.unwinding.lock().clear();
         sched.max_runners.store(config.max_runners.unwrap_or(usize::MAX), Ordering::Relaxed);
@@ -350,6 +356,8 @@ impl Sched {
             max_runners: AtomicUsize::new(usize::MAX),
             requests: AtomicBool::new(false),
             in_place: AtomicUsize::new(0),
+            tls_searches: AtomicU64::new(0),
+            tls_holds: AtomicU64::new(0),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
         TABLE[slot as usize].store(ptr::from_ref(keep(sched)).cast_mut(), Ordering::Release);
