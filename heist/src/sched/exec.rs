@@ -10,7 +10,7 @@ use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
-use super::{names, wake};
+use super::{forks, names, wake};
 use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
@@ -58,6 +58,9 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
     // left, so the M has a P, though perhaps not the one of before; unless the
     // runtime closes and there is none to be had.
     m.set_curg(None);
+    if m.desk.is_open() {
+        forks::left(m, g, asked);
+    }
     if m.p().is_none() {
         without_p(m.sched, g, asked);
         return false;

@@ -21,7 +21,7 @@ use super::policy::{Departure, departs};
 use super::protocol::idle::{Found, Recheck};
 use super::schedt::Sched;
 use super::timers::Keeper;
-use super::{steal, timers, wake};
+use super::{steal, thieves, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
 use crate::prim::mutant::{Mutant, is};
@@ -249,7 +249,7 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
     }
     probe::searching(true);
     wake::withdraw_offer(m.sched, p);
-    steal::steal(m.sched, p)
+    steal::steal(m.sched, p).or_else(|| thieves::beg(m.sched, p))
 }
 
 /// Phase 7.
@@ -286,6 +286,7 @@ fn sleep(m: &'static M) -> bool {
     } else {
         sched.idle.rest()
     };
+    thieves::ask_before_sleep(sched);
     if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
         return stop_m(m);
     }

@@ -5,6 +5,7 @@
 //! goes to another M. When it is made ready it is queued like any other, and
 //! the M that finds it hands its own P over (`exec::hand_over`).
 
+use super::forks;
 use super::g::{G, flag};
 use super::m::{Inside, M};
 use super::p::{Held, P};
@@ -35,6 +36,7 @@ impl Drop for InPlace {
 #[cold]
 pub(crate) fn park(inside: Inside, g: &'static G) {
     let m = inside.m;
+    forks::share_all(&inside, g);
     let pinned_before = pin(g, m);
     match g.state.park() {
         Park::Notified => g.state.become_(Status::Running),
@@ -59,6 +61,7 @@ pub(crate) fn yield_now(inside: Inside, g: &'static G) {
         drop(inside);
         return thread::yield_now();
     }
+    forks::share_all(&inside, g);
     let pinned_before = pin(g, m);
     g.note_no_wait();
     g.state.become_(Status::Runnable);

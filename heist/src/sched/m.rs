@@ -3,6 +3,7 @@
 //! An M's scheduler loop runs on the thread's own stack and resumes goroutines
 //! on theirs. Ms are never freed: their scheduler reuses them.
 
+use super::forks::Desk;
 use super::g::G;
 use super::p::{Held, P};
 use super::protocol::lease::{Entry, Lease};
@@ -37,6 +38,8 @@ pub(crate) struct M {
     /// It counts as a searcher.
     searching: AtomicBool,
     pub(crate) lease: Lease,
+    /// What forks look at (see `sched::forks`).
+    pub(crate) desk: Desk,
     pub(crate) thread: Lock<Option<thread::JoinHandle<()>>>,
 }
 
@@ -63,6 +66,7 @@ impl M {
             curg: AtomicPtr::new(ptr::null_mut()),
             searching: AtomicBool::new(false),
             lease: Lease::new(),
+            desk: Desk::new(),
             thread: Lock::new(Rank::Threads, None),
         }));
         keep(m)

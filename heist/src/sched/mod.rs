@@ -11,6 +11,7 @@
 //! | `exec`, `park`, `in_place` | running one; leaving and coming back; waiting with the thread |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
+//! | `forks`, `thieves` | branches of fork-join: sharing them; asking for them |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
@@ -21,6 +22,9 @@ pub(crate) mod protocol;
 pub(crate) mod exec;
 #[cfg(not(loom))]
 pub(crate) mod find;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: branches in frames and blocks
+pub(crate) mod forks;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod frames;
@@ -73,6 +77,9 @@ pub(crate) mod sysmon;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the closure and the result in a block
 pub(crate) mod task;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the forks of others
+pub(crate) mod thieves;
 #[cfg(not(loom))]
 pub(crate) mod timers;
 #[cfg(not(loom))]

@@ -33,6 +33,8 @@ pub(crate) struct Counters {
     pub(crate) overflows: Count,
     pub(crate) spared_wakes: Count,
     pub(crate) parks: Count,
+    pub(crate) promoted: Count,
+    pub(crate) raided: Count,
 }
 
 /// A counter with one writer.
@@ -273,6 +275,8 @@ impl Held {
             &c.overflows,
             &c.spared_wakes,
             &c.parks,
+            &c.promoted,
+            &c.raided,
         ];
         all.into_iter().for_each(Count::clear);
     }

@@ -146,6 +146,8 @@ pub(crate) struct Sched {
     ghosts: Lock<Vec<&'static M>>,
     /// Ms that wait with their goroutine.
     pub(crate) in_place: AtomicUsize,
+    /// Ms whose goroutine has forked since they resumed it.
+    pub(crate) forking: CachePadded<AtomicUsize>,
     /// The thread that a panic started in order to shut the runtime down.
     pub(crate) shutdown_thread: Lock<Option<thread::JoinHandle<()>>>,
 }
@@ -260,6 +262,7 @@ impl Sched {
             unwinding: Lock::new(Rank::Leaf, BTreeSet::new()),
             ghosts: Lock::new(Rank::Leaf, Vec::new()),
             in_place: AtomicUsize::new(0),
+            forking: CachePadded::new(AtomicUsize::new(0)),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
         TABLE[slot as usize].store(ptr::from_ref(keep(sched)).cast_mut(), Ordering::Release);

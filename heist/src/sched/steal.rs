@@ -46,7 +46,7 @@ pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
 }
 
 /// Half of some victim's ring.
-fn from_rings(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+pub(super) fn from_rings(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     victims(sched, thief)
         .take_while(|_| !sched.closing())
         .find_map(|p| p.runq.steal_into(&thief.runq))

@@ -5,6 +5,7 @@
 //! | a runnext that stays | its owner computes on; it is taken to the others |
 //! | a timer that is late | its P computes; a thief is woken |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
+//! | a goroutine that forks, and an idle P | it is asked for a branch, then raided |
 //! | free stacks that lie around | their pages go back to the kernel |
 //! | everything sleeps for good | deadlock: say so |
 //! | `HEISTDEBUG=schedtrace` | the line is printed from here |
@@ -17,7 +18,7 @@ use super::m::HeistThread;
 use super::p::P;
 use super::protocol::run_queue::NextUp;
 use super::schedt::Sched;
-use super::{g::G, signal, steal, timers, waiter, wake};
+use super::{g::G, signal, steal, thieves, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -217,6 +218,9 @@ impl Watch {
             fence(Ordering::SeqCst);
             wake::wake_p(self.sched);
             acted = true;
+        }
+        if idle > 0 && thieves::anybody(self.sched) {
+            acted |= thieves::beat(self.sched);
         }
         acted
     }

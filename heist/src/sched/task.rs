@@ -28,6 +28,13 @@ impl Storage {
         size_of::<V>() <= size_of::<Self>() && align_of::<V>() <= align_of::<Self>()
     }
 
+    /// Where a value is that fits.
+    #[inline]
+    pub(crate) fn slot<V>(&self) -> *mut V {
+        const { assert!(Self::fits::<V>()) };
+        self.0.get().cast()
+    }
+
     /// Stores a value, boxed if it does not fit.
     ///
     /// # Safety

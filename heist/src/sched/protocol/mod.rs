@@ -7,6 +7,9 @@
 //! interleaving of the threads that a protocol has (`CONTRIBUTING.md` says how
 //! to run them).
 
+pub(crate) mod branch;
+#[allow(unsafe_code)] // named file: a list through frames
+pub(crate) mod forks;
 pub(crate) mod g_state;
 pub(crate) mod global_queue;
 pub(crate) mod idle;

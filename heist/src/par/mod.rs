@@ -1,0 +1,4 @@
+//! Fork-join.
+mod join;
+mod meter;
+pub use join::{FnContext, join, join_context};
