@@ -60,7 +60,8 @@ pub(crate) fn on_segment<R, F: FnOnce() -> R>(bytes: usize, f: F) -> R {
         }
     }
     let Some(g) = m::current_g() else {
-        return context::on_thread_segment(bytes, f).unwrap_or_else(|(_, error)| no_segment(&error));
+        return context::on_thread_segment(bytes, f)
+            .unwrap_or_else(|(_, error)| no_segment(&error));
     };
     // SAFETY: the goroutine runs, and it is the caller.
     let Some(frame) = (unsafe { g.frame() }) else {

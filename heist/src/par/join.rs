@@ -84,7 +84,12 @@ where
     RA: Send,
     RB: Send,
 {
-    fork(#[inline(always)] |_| a(), #[inline(always)] |_| b())
+    fork(
+        #[inline(always)]
+        |_| a(),
+        #[inline(always)]
+        |_| b(),
+    )
 }
 
 /// As [`join`]; each branch is told whether it [migrated](FnContext::migrated).
@@ -199,7 +204,10 @@ where
             other => return elsewhere(&other, a, unsafe { fork.take() }),
         },
     };
-    let first = catch_unwind(AssertUnwindSafe(#[inline(always)] || a(FnContext::new(false))));
+    let first = catch_unwind(AssertUnwindSafe(
+        #[inline(always)]
+        || a(FnContext::new(false)),
+    ));
     let ra = match first {
         Ok(ra) => ra,
         Err(payload) => panicked(payload, &fork, forks, prev),

@@ -419,7 +419,11 @@ pub(crate) fn left(m: &'static M, g: &'static G, asked: Option<Suspend>) {
 }
 
 /// Raids the list of a goroutine that runs: claims its oldest fork for the caller.
-pub(super) fn raid(list: &'static List, sched: &'static Sched, p: Option<Held>) -> Option<&'static G> {
+pub(super) fn raid(
+    list: &'static List,
+    sched: &'static Sched,
+    p: Option<Held>,
+) -> Option<&'static G> {
     if list.forks.is_empty() {
         return None;
     }

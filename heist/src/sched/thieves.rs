@@ -65,9 +65,9 @@ pub(super) fn beg(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     if !barriers_available() {
         return None;
     }
-    others(sched, thief).filter_map(|m| m.desk.silent()).find_map(|list| {
-        forks::raid(list, sched, Some(thief))
-    })
+    others(sched, thief)
+        .filter_map(|m| m.desk.silent())
+        .find_map(|list| forks::raid(list, sched, Some(thief)))
 }
 
 /// The caller's M goes to sleep, its P is idle, and it has passed a full fence: whoever

@@ -13,7 +13,8 @@
 //! |---|---|---|
 //! | `tail` | the owner | the newest fork that is linked, or the root |
 //! | `next` | the owner | the fork that was linked after this one; valid while that is linked |
-//! | `head` | whoever holds the latch | the newest fork that was claimed, or the root |
+//! | `head` | whoever holds the latch | the newest fork that was claimed, or the root; `BUSY` during a raid |
+//! | `before` | whoever holds the latch | of a claimed fork, the one before it |
 //!
 //! Forks are claimed oldest first, so those that are claimed come before those
 //! that are not. A claimed fork stays until its owner has asked who runs it
@@ -23,17 +24,16 @@
 //!
 //! The owner itself claims ([`Forks::promote`]) between a link and an unlink, so
 //! only a *raid*, by another thread, can meet an unlink. The owner: store `tail` (the
-//! fork is unlinked), light barrier, load `head`; if that is the fork, it takes
-//! the latch and looks again. The raider, with the latch: store `head` (a
-//! tentative claim), heavy barrier, look whether the fork is linked; if not, it
-//! takes the claim back. The barriers forbid that both miss the other. A fork
-//! that is found linked after the barrier is claimed: its owner's unlink is later,
-//! and sees the claim.
+//! fork is unlinked), light barrier, load `head`; if that is the fork or `BUSY`, it
+//! takes the latch and looks again. The raider, with the latch: store `head = BUSY`,
+//! heavy barrier, look at the list. The barriers forbid that both miss the other: an
+//! unlink whose owner has not seen `BUSY` is seen by the raider, and every other one
+//! waits for the latch. So what the raider finds linked stays, and it stores the claim
+//! before it lets go of the latch.
 //!
-//! "Linked" is read off two words: `tail` is not the predecessor, and the
-//! predecessor's `next` is still this fork. The owner may unlink the fork before the
-//! barrier and link another one in its place; at another address, then `next`
-//! differs; or at the same, then that is the fork that is claimed.
+//! An owner that waits for the latch has already stored `tail`. If the fork that it
+//! unlinks is open, the raider sees it as gone, and it is the owner's. If it is the
+//! last one that was claimed, `tail` is the one `before` it, and nothing is open.
 //!
 //! A raid costs a heavy barrier, and is for owners that do not come to a fork: they
 //! compute for long, or their thread is blocked in the kernel. All others are asked
@@ -47,12 +47,16 @@ use std::ptr;
 #[derive(Debug)]
 pub(crate) struct Link {
     next: AtomicPtr<Link>,
+    before: AtomicPtr<Link>,
 }
+
+/// A raid is going on.
+const BUSY: *mut Link = ptr::without_provenance_mut(1);
 
 impl Link {
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Link { next: AtomicPtr::new(ptr::null_mut()) }
+        Link { next: AtomicPtr::new(ptr::null_mut()), before: AtomicPtr::new(ptr::null_mut()) }
     }
 }
 
@@ -113,7 +117,7 @@ impl Forks {
     pub(crate) unsafe fn link(&self, link: *const Link) -> *mut Link {
         let link = link.cast_mut();
         let prev = self.tail.load(Ordering::Relaxed);
-        // Release, both: pair with the acquires in `oldest` and `is_linked`; who
+        // Release, both: pair with the acquires in `oldest`; who
         // claims the fork sees what is in it.
         // SAFETY: linked, so its frame is there; or the root.
         unsafe { &(*prev).next }.store(link, Ordering::Release);
@@ -124,11 +128,13 @@ impl Forks {
     /// The owner unlinks its newest fork, with what [`link`](Self::link) returned.
     #[inline(always)]
     pub(crate) fn unlink(&self, link: *const Link, prev: *mut Link) -> Unlinked {
-        // Relaxed: a raider that sees it only withdraws.
-        self.tail.store(prev, Ordering::Relaxed);
+        // Release: as in `link`; who finds an earlier fork open by this store sees
+        // what is in it.
+        self.tail.store(prev, Ordering::Release);
         trusting_barrier();
         // Relaxed: whether it is claimed is asked again with the latch.
-        if ptr::eq(self.head.load(Ordering::Relaxed), link) {
+        let head = self.head.load(Ordering::Relaxed);
+        if ptr::eq(head, link) || ptr::eq(head, BUSY) {
             return self.settle(link, prev);
         }
         Unlinked::Mine
@@ -139,7 +145,7 @@ impl Forks {
     fn settle(&self, link: *const Link, prev: *mut Link) -> Unlinked {
         let _latched = self.latch();
         if !ptr::eq(self.head.load(Ordering::Relaxed), link) {
-            return Unlinked::Mine; // a claim that was taken back
+            return Unlinked::Mine; // the raid was for others, or for nothing
         }
         // What came before a claimed fork is claimed, too.
         self.head.store(prev, Ordering::Relaxed);
@@ -159,8 +165,7 @@ impl Forks {
         let _latched = self.latch();
         let head = self.head.load(Ordering::Relaxed);
         let Some(oldest) = self.oldest(head) else { return false };
-        self.head.store(oldest, Ordering::Relaxed);
-        mark(oldest);
+        self.claim(oldest, head, mark);
         true
     }
 
@@ -169,16 +174,25 @@ impl Forks {
     #[must_use]
     pub(crate) fn raid(&self, still: impl FnOnce() -> bool, mark: impl FnOnce(*mut Link)) -> bool {
         let _latched = self.latch();
-        let head = self.head.load(Ordering::Relaxed);
-        let Some(oldest) = self.oldest(head).filter(|_| still()) else { return false };
-        self.head.store(oldest, Ordering::Relaxed);
-        heavy_barrier();
-        if !self.is_linked(oldest, head) {
-            self.head.store(head, Ordering::Relaxed);
+        if !still() {
             return false;
         }
-        mark(oldest);
+        let head = self.head.load(Ordering::Relaxed);
+        self.head.store(BUSY, Ordering::Relaxed);
+        heavy_barrier();
+        let Some(oldest) = self.oldest(head) else {
+            self.head.store(head, Ordering::Relaxed);
+            return false;
+        };
+        self.claim(oldest, head, mark);
         true
+    }
+
+    fn claim(&self, oldest: *mut Link, head: *mut Link, mark: impl FnOnce(*mut Link)) {
+        // SAFETY: linked, and its owner needs the latch to leave it.
+        unsafe { &(*oldest).before }.store(head, Ordering::Relaxed);
+        mark(oldest);
+        self.head.store(oldest, Ordering::Relaxed);
     }
 
     /// What a list is attached to changes only with the latch.
@@ -187,24 +201,24 @@ impl Forks {
         f()
     }
 
-    /// The fork after `head`, if any was linked there a moment ago. Not to be
-    /// looked into: it may be gone.
+    /// The oldest open fork, after `head`.
     fn oldest(&self, head: *mut Link) -> Option<*mut Link> {
-        if ptr::eq(self.tail.load(Ordering::Acquire), head) {
+        // SAFETY: claimed, and its owner needs the latch to leave it; or the root.
+        let head_link = unsafe { &*head };
+        let tail = self.tail.load(Ordering::Acquire);
+        if ptr::eq(tail, head) || ptr::eq(tail, head_link.before.load(Ordering::Relaxed)) {
             return None;
         }
-        // SAFETY: claimed, and the owner needs the latch to take it off, so its
-        // frame is there; or the root.
-        Some(unsafe { &(*head).next }.load(Ordering::Acquire))
-    }
-
-    fn is_linked(&self, link: *mut Link, prev: *mut Link) -> bool {
-        self.oldest(prev).is_some_and(|oldest| ptr::eq(oldest, link))
+        Some(head_link.next.load(Ordering::Acquire))
     }
 
     fn latch(&self) -> Latched<'_> {
         // Acquire: pairs with the release in `Latched`.
-        while self.latch.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .latch
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             hint::give_way();
         }
         Latched(self)
@@ -266,7 +280,8 @@ mod model {
 
     impl Frame {
         fn leak() -> &'static Frame {
-            let frame = Frame { link: Link::new(), alive: Plain::new(true), ran: AtomicU32::new(0) };
+            let frame =
+                Frame { link: Link::new(), alive: Plain::new(true), ran: AtomicU32::new(0) };
             Box::leak(Box::new(frame))
         }
 
@@ -303,10 +318,13 @@ mod model {
     /// The raider runs what it claims under the latch here, so that a claimed fork is
     /// done when its owner hears of it.
     fn raid(forks: &'static Forks) -> bool {
-        forks.raid(|| true, |link| {
-            // SAFETY: the link is a frame's first field, and the frames are leaked.
-            unsafe { &*link.cast::<Frame>() }.run();
-        })
+        forks.raid(
+            || true,
+            |link| {
+                // SAFETY: the link is a frame's first field, and the frames are leaked.
+                unsafe { &*link.cast::<Frame>() }.run();
+            },
+        )
     }
 
     #[test]
@@ -328,7 +346,8 @@ mod model {
     fn raids_against_a_nest() {
         loom::model(|| {
             let forks = list();
-            let raider = loom::thread::spawn(move || u32::from(raid(forks)) + u32::from(raid(forks)));
+            let raider =
+                loom::thread::spawn(move || u32::from(raid(forks)) + u32::from(raid(forks)));
             let heard = Arc::new(AtomicU32::new(0));
             let claimed = || drop(heard.fetch_add(1, Ordering::Relaxed));
             recurse(forks, 2, &claimed);
@@ -345,8 +364,7 @@ mod model {
             let raider = loom::thread::spawn(move || raid(forks));
             let (first, second) = (Frame::leak(), Frame::leak());
             // SAFETY: unlinked below.
-            let (before, between) =
-                unsafe { (forks.link(&first.link), forks.link(&second.link)) };
+            let (before, between) = unsafe { (forks.link(&first.link), forks.link(&second.link)) };
             let promoted = forks.promote(|link| {
                 // SAFETY: as in `raid`.
                 unsafe { &*link.cast::<Frame>() }.run();
