@@ -57,7 +57,6 @@ pub mod ops;
 #[cfg(not(loom))]
 mod panics;
 #[cfg(not(loom))]
-#[allow(unsafe_code)] // TODO
 pub mod par;
 #[cfg(not(loom))]
 pub mod runtime;

@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 7] = [
     &["obs"],
     &[
         "runtime", "thread", "chan", "sync", "time", "stack", "local", "panics", "entry", "ops",
-        "lib",
+        "par", "lib",
     ],
     &["sim"],
 ];

@@ -1,6 +1,6 @@
 //! `join`: two branches that may run at the same time.
 
-use super::meter;
+use super::measure;
 use crate::runtime;
 use crate::sched::forks::{self, Approach, List, Order, Record, Settled};
 use crate::sched::protocol::forks::{Forks, Link, Unlinked};
@@ -95,12 +95,10 @@ where
 /// As [`join`]; each branch is told whether it [migrated](FnContext::migrated).
 ///
 /// ```
-/// let (a, _) = heist::par::join_context(|a| a.migrated(), |b| b.migrated());
-/// assert!(!a, "the first branch stays, unless the caller was a plain thread");
-/// # heist::run(|| {
-/// # let (a, _) = heist::par::join_context(|a| a.migrated(), |b| b.migrated());
-/// # assert!(!a);
-/// # });
+/// let (first, _) = heist::run(|| heist::par::join_context(|a| a.migrated(), |b| b.migrated()));
+/// assert!(!first, "the first branch stays");
+/// let both = heist::par::join_context(|a| a.migrated(), |b| b.migrated());
+/// assert_eq!(both, (true, true), "from a plain thread both go to the runtime");
 /// ```
 #[inline]
 pub fn join_context<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
@@ -110,7 +108,7 @@ where
     RA: Send,
     RB: Send,
 {
-    fork(a, b)
+    fork(a, b, false)
 }
 
 /// What a fork keeps in its frame.
@@ -177,7 +175,7 @@ where
 }
 
 #[inline(always)]
-fn fork<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
+fn fork<A, B, RA, RB>(a: A, b: B, migrated: bool) -> (RA, RB)
 where
     A: FnOnce(FnContext) -> RA + Send,
     B: FnOnce(FnContext) -> RB + Send,
@@ -223,7 +221,7 @@ where
     }
     // SAFETY: nobody has claimed it, or it was reclaimed.
     let b = unsafe { fork.take() };
-    let rb = b(FnContext::new(false));
+    let rb = b(FnContext::new(migrated));
     (ra, rb)
 }
 
@@ -284,24 +282,24 @@ where
 {
     match *approach {
         Approach::Outside => {
-            let both = move || again(a, b);
+            let both = move || again(a, b, true);
             runtime::run_on(runtime::default_sched(), None, Location::caller(), both)
         }
-        Approach::Deep => stack::on_segment(forks::SEGMENT, move || again(a, b)),
+        Approach::Deep => stack::on_segment(forks::SEGMENT, move || again(a, b, false)),
         Approach::Metered(list) => one_after_the_other(Some(list), a, b),
         Approach::Serial | Approach::Fork(..) => one_after_the_other(None, a, b),
     }
 }
 
 #[inline(never)]
-fn again<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
+fn again<A, B, RA, RB>(a: A, b: B, migrated: bool) -> (RA, RB)
 where
     A: FnOnce(FnContext) -> RA + Send,
     B: FnOnce(FnContext) -> RB + Send,
     RA: Send,
     RB: Send,
 {
-    fork(a, b)
+    fork(a, b, migrated)
 }
 
 fn one_after_the_other<A, B, RA, RB>(list: Option<&'static List>, a: A, b: B) -> (RA, RB)
@@ -309,14 +307,16 @@ where
     A: FnOnce(FnContext) -> RA,
     B: FnOnce(FnContext) -> RB,
 {
-    let mut split = list.map(meter::Split::new);
+    let mut split = list.map(measure::Split::new);
     let first = catch_unwind(AssertUnwindSafe(|| a(FnContext::new(false))));
-    if let Err(payload) = &first
-        && forks::is_shutdown(&**payload)
-    {
-        drop(b);
-        return resume_unwind(first.err().unwrap_or_else(|| unreachable!("it is an error")));
-    }
+    let first = match first {
+        // An order to unwind is no panic: nothing new is begun.
+        Err(payload) if forks::is_shutdown(&*payload) => {
+            drop(b);
+            resume_unwind(payload)
+        }
+        first => first,
+    };
     if let Some(split) = &mut split {
         split.next();
     }

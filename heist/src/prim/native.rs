@@ -258,10 +258,11 @@ pub(crate) mod thread {
     use std::ptr;
     use std::sync::{Mutex, PoisonError};
 
+    #[cfg(any(test, feature = "bench-internals"))]
+    pub(crate) use std::thread::sleep;
+    pub(crate) use std::thread::{Builder, scope};
     pub(crate) use std::thread::{JoinHandle, Thread, current};
     pub(crate) use std::thread::{available_parallelism, panicking, park, park_timeout, yield_now};
-    #[cfg(any(test, feature = "bench-internals"))]
-    pub(crate) use std::thread::{scope, sleep};
 
     /// The thread's slot, on x86-64: a thread-local word that is read by one
     /// instruction each time it is asked for.

@@ -77,7 +77,7 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
             return Some(found(m, next));
         }
         next_round(m, p);
-        if let Some(next) = from_local(p) {
+        if let Some(next) = from_local(p).or_else(|| p.told.pop().map(Next::fresh)) {
             return Some(found(m, next));
         }
         poll_network(p);
@@ -152,7 +152,7 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     } else {
         global().or_else(|| p.runq.pop_yielded())
     };
-    g.map(Next::fresh)
+    g.or_else(|| p.told.pop()).map(Next::fresh)
 }
 
 /// Phase 3.
@@ -270,7 +270,8 @@ fn sleep(m: &'static M) -> bool {
     let sched = m.sched;
     {
         let mut shared = sched.shared.lock();
-        if sched.closing() || shared.runq.len() != 0 || shared.idle_runq.len() != 0 {
+        let queued = shared.runq.len() + shared.idle_runq.len();
+        if sched.closing() || queued != 0 || !m.held().told.is_empty() {
             return true;
         }
         wake::withdraw_offer(sched, m.held());

@@ -235,7 +235,7 @@ pub(crate) fn approach(here: usize) -> Approach {
     if here < limit {
         return Approach::Deep;
     }
-    let list = frame.ext.forks.get_or_init(|| Attached::new(m.sched)).0;
+    let Some(list) = own_list() else { return Approach::Serial };
     if !list.meter.get().is_null() {
         return Approach::Metered(list);
     }
@@ -257,6 +257,14 @@ pub(crate) fn approach(here: usize) -> Approach {
         share |= sched.idle.idle_ps() != 0;
     }
     Approach::Fork(list, share)
+}
+
+/// The list of the calling goroutine.
+pub(crate) fn own_list() -> Option<&'static List> {
+    let m = m::current()?;
+    // SAFETY: the goroutine runs, and it is the caller.
+    let frame = unsafe { m.curg()?.frame() }?;
+    Some(frame.ext.forks.get_or_init(|| Attached::new(m.sched)).0)
 }
 
 /// How much stack a fork leaves to the branches that do not fork, of so much.

@@ -173,6 +173,37 @@ impl M {
     }
 }
 
+/// The calling thread, which the user has brought along, works for a runtime until
+/// that closes: at once, if its life is over.
+pub(crate) fn serve(sched: &'static Sched, life: u32) {
+    let m = {
+        let mut shared = sched.shared.lock();
+        if shared.closed || life != sched.life() {
+            return;
+        }
+        shared.expected = shared.expected.saturating_sub(1);
+        shared.threads += 1;
+        let m = super::wake::free_m(sched, &mut shared);
+        // It looks around: nobody was woken for it.
+        if let Some(p) = sched.take_idle_p(&mut shared) {
+            store(&m.next_p, Some(p));
+        }
+        m
+    };
+    let _count = HeistThread::new();
+    m.note.clear();
+    let before = thread::slot();
+    thread::set_slot(ptr::from_ref(m).cast());
+    thread::sleep_precisely();
+    let stack = signal::AltStack::install();
+    if m.acquire_next_p() || super::find::stop_m(m) {
+        super::exec::run_loop(m);
+    }
+    thread::set_slot(before);
+    drop(stack);
+    super::shutdown::thread_ended(m);
+}
+
 /// The M of the calling thread, if it is one of ours.
 #[inline(always)]
 pub(crate) fn current() -> Option<&'static M> {

@@ -12,6 +12,7 @@
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
 //! | `forks`, `thieves` | branches of fork-join: sharing them; asking for them |
+//! | `jobs`, `told` | what `par` spawns: newest first; on a certain P |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
@@ -37,6 +38,8 @@ pub(crate) mod g_pool;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod in_place;
+#[cfg(not(loom))]
+pub(crate) mod jobs;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod local;
@@ -82,6 +85,9 @@ pub(crate) mod task;
 pub(crate) mod thieves;
 #[cfg(not(loom))]
 pub(crate) mod timers;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: closures that borrow
+pub(crate) mod told;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: tagged words
 pub(crate) mod waiter;

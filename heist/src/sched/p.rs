@@ -7,9 +7,11 @@
 use super::frames::Frames;
 use super::g::G;
 use super::g_pool;
+use super::jobs::Jobs;
 use super::m::M;
 use super::protocol::run_queue::RunQueue;
 use super::timers::Due;
+use super::told::Told;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::prim::rng::Rng;
 use crate::stacks;
@@ -120,6 +122,10 @@ pub(crate) struct P {
     /// sysmon has seen a timer that is late.
     pub(crate) timers_late: AtomicBool,
     pub(crate) counters: Counters,
+    /// What `par` has spawned here.
+    pub(crate) jobs: Jobs,
+    /// Goroutines that begin here.
+    pub(crate) told: Told,
     own: Own,
 }
 
@@ -141,6 +147,8 @@ impl P {
             timers: Timers::new(),
             timers_late: AtomicBool::new(false),
             counters: Counters::default(),
+            jobs: Jobs::new(),
+            told: Told::new(),
             own: Own {
                 gs: g_pool::Cache::new(),
                 frames: Frames::new(),
@@ -258,6 +266,7 @@ impl Held {
         self.own().rng.reseed(seed ^ u64::from(self.p.id) << 32);
         self.own().gs.flush();
         self.own().frames.reset(class);
+        self.p.told.clear();
         self.own().woke_for_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);

@@ -24,6 +24,7 @@ use crate::prim::note::Note;
 use crate::prim::thread;
 use crate::stacks::Class;
 use crossbeam_utils::CachePadded;
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -52,6 +53,10 @@ pub enum PanicPolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) procs: usize,
+    /// How many threads the user brings along.
+    pub(crate) hosted: usize,
+    /// How many Ps, the first ones, run nothing.
+    pub(crate) reserved: usize,
     pub(crate) stack: Class,
     pub(crate) thread_name: String,
     pub(crate) max_threads: usize,
@@ -81,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) all_ms: Vec<&'static M>,
     /// Ms with a thread.
     pub(crate) threads: usize,
+    /// Threads of the user's that are to come (see [`M::serve`]).
+    pub(crate) expected: usize,
     /// Nothing is queued any more.
     pub(crate) closed: bool,
 }
@@ -123,6 +130,7 @@ pub(crate) struct Sched {
     /// Read at every step, written when the runtime opens and closes.
     closing: CachePadded<AtomicBool>,
     procs: AtomicU32,
+    reserved: AtomicU32,
     pub(crate) idle_runq_size: AtomicUsize,
     all_ps: Box<[OnceLock<&'static P>]>,
     config: Lock<Option<Arc<Config>>>,
@@ -148,6 +156,8 @@ pub(crate) struct Sched {
     pub(crate) in_place: AtomicUsize,
     /// Ms whose goroutine has forked since they resumed it.
     pub(crate) forking: CachePadded<AtomicUsize>,
+    /// What the layer above keeps with a runtime.
+    pub(crate) upstairs: Lock<Option<Arc<dyn Any + Send + Sync>>>,
     /// The thread that a panic started in order to shut the runtime down.
     pub(crate) shutdown_thread: Lock<Option<thread::JoinHandle<()>>>,
 }
@@ -194,7 +204,10 @@ impl Sched {
         sched.foreign_finished.store(0, Ordering::Relaxed);
         *sched.fatal_panic.lock() = None;
         sched.unwinding.lock().clear();
-        let (class, seed) = (config.stack, config.seed);
+        let (class, seed, hosted) = (config.stack, config.seed, config.hosted);
+        let reserved = config.reserved as u32;
+        sched.reserved.store(reserved, Ordering::Relaxed);
+        *sched.upstairs.lock() = None;
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
         sched.next_offers.clear();
@@ -207,9 +220,12 @@ impl Sched {
             p.runq.set_alone(alone);
             // SAFETY: the scheduler has no Ms yet, so nobody holds its Ps.
             unsafe { Held::new(p) }.reset(class, seed);
-            sched.put_idle_p(&mut shared, p);
+            if id >= reserved {
+                sched.put_idle_p(&mut shared, p);
+            }
         }
         shared.closed = false;
+        shared.expected = hosted;
         sched.life.store(sched.life().wrapping_add(1), Ordering::Relaxed);
         drop(shared);
         sched.closing.store(false, Ordering::Release);
@@ -236,6 +252,7 @@ impl Sched {
                     keeper: None,
                     all_ms: Vec::new(),
                     threads: 0,
+                    expected: 0,
                     closed: true,
                 },
             ),
@@ -248,6 +265,7 @@ impl Sched {
             life: AtomicU32::new(0),
             closing: CachePadded::new(AtomicBool::new(true)),
             procs: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
             idle_runq_size: AtomicUsize::new(0),
             all_ps: (0..MAX_PROCS).map(|_| OnceLock::new()).collect(),
             config: Lock::new(Rank::Leaf, None),
@@ -263,6 +281,7 @@ impl Sched {
             ghosts: Lock::new(Rank::Leaf, Vec::new()),
             in_place: AtomicUsize::new(0),
             forking: CachePadded::new(AtomicUsize::new(0)),
+            upstairs: Lock::new(Rank::Leaf, None),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
         TABLE[slot as usize].store(ptr::from_ref(keep(sched)).cast_mut(), Ordering::Release);
@@ -302,6 +321,16 @@ impl Sched {
     #[inline(always)]
     pub(crate) fn procs(&self) -> u32 {
         self.procs.load(Ordering::Relaxed)
+    }
+
+    /// How many of them run nothing, the first ones.
+    pub(crate) fn reserved(&self) -> u32 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// How many Ps are idle when nothing runs.
+    pub(crate) fn usable_procs(&self) -> usize {
+        (self.procs() - self.reserved()) as usize
     }
 
     pub(crate) fn config(&self) -> Arc<Config> {
@@ -437,6 +466,18 @@ impl Sched {
         shared.idle_ps.push(p);
         self.idle_mask.insert(p.id);
         self.idle.p_goes_idle();
+    }
+
+    /// Takes a certain P, for an M. False if it is not idle.
+    pub(crate) fn take_this_idle_p(&self, shared: &mut Guard<'_, Shared>, p: &'static P) -> bool {
+        let Some(at) = shared.idle_ps.iter().position(|idle| ptr::eq(*idle, p)) else {
+            return false;
+        };
+        shared.idle_ps.remove(at);
+        self.idle_mask.remove(p.id);
+        self.idle.p_leaves_idle();
+        self.sysmon.notice_activity();
+        true
     }
 
     /// Takes an idle P, for an M.

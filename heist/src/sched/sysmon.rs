@@ -202,7 +202,7 @@ impl Watch {
     /// One round. Returns whether there was something to do.
     fn look(&mut self, now: u64) -> bool {
         let idle = self.sched.idle.idle_ps();
-        if idle < self.sched.procs() {
+        if (idle as usize) < self.sched.usable_procs() {
             self.busy = now;
         }
         if now - self.trimmed > TRIM_EVERY {
@@ -267,7 +267,7 @@ impl Watch {
         {
             let shared = self.sched.shared.lock();
             let queued = shared.runq.len() + shared.idle_runq.len();
-            if shared.idle_ps.len() < self.sched.procs() as usize || queued > 0 {
+            if shared.idle_ps.len() < self.sched.usable_procs() || queued > 0 {
                 return;
             }
             // Under the lock: a P leaves the idle ones only with it.
@@ -331,7 +331,7 @@ fn asleep() -> Option<u64> {
             }
             continue;
         }
-        if shared.idle_ps.len() < sched.procs() as usize || shared.runq.len() != 0 {
+        if shared.idle_ps.len() < sched.usable_procs() || shared.runq.len() != 0 {
             return None;
         }
         drop(shared);

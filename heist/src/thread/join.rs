@@ -128,6 +128,13 @@ fn drop_thread<T>(mut handle: JoinHandle<T>) {
     std::mem::forget(handle);
 }
 
+/// Nobody asks for the outcome of a goroutine.
+pub(crate) fn forget(g: &'static G) {
+    if detach(g) == Detach::Done {
+        drop_finished(g);
+    }
+}
+
 /// Gives a block back.
 fn free(g: &'static G) {
     match Inside::enter() {
