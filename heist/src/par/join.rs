@@ -84,12 +84,13 @@ where
     RA: Send,
     RB: Send,
 {
-    fork(
+    let (a, b) = (
         #[inline(always)]
         |_| a(),
         #[inline(always)]
         |_| b(),
-    )
+    );
+    fork(a, b, false)
 }
 
 /// As [`join`]; each branch is told whether it [migrated](FnContext::migrated).
@@ -204,7 +205,7 @@ where
     };
     let first = catch_unwind(AssertUnwindSafe(
         #[inline(always)]
-        || a(FnContext::new(false)),
+        || a(FnContext::new(migrated)),
     ));
     let ra = match first {
         Ok(ra) => ra,

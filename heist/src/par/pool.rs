@@ -1,7 +1,9 @@
 //! Pools: runtimes of their own.
 
 use super::broadcast::{BroadcastContext, broadcast_on, spawn_broadcast_on};
-use super::builder::{Configuration, ThreadPoolBuildError};
+#[allow(deprecated)]
+use super::builder::Configuration;
+use super::builder::ThreadPoolBuildError;
 use super::here::{self, Yield};
 use super::registry::{self, Registry};
 use super::scope::{Scope, ScopeFifo, in_place_scope_fifo_on, in_place_scope_on};

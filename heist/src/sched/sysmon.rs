@@ -219,6 +219,12 @@ impl Watch {
             wake::wake_p(self.sched);
             acted = true;
         }
+        if idle > 0 {
+            // A thread could not be started for them.
+            self.sched.ps().filter(|p| !p.told.is_empty()).for_each(|p| {
+                wake::wake_this(self.sched, p);
+            });
+        }
         if idle > 0 && thieves::anybody(self.sched) {
             acted |= thieves::beat(self.sched);
         }

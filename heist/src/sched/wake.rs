@@ -345,9 +345,9 @@ fn without_thread(
     p: &'static P,
     searching: bool,
 ) {
-    if !p.runq.is_empty() || !p.told.is_empty() {
-        let mut queued = super::in_place::drain(p);
-        queued.extend(std::iter::from_fn(|| p.told.pop()));
+    // What it was told stays: sysmon, or the thread that comes, looks at that.
+    if !p.runq.is_empty() {
+        let queued = super::in_place::drain(p);
         sched.put_global_locked(shared, queued);
     }
     sched.put_idle_p(shared, p);

@@ -62,12 +62,6 @@ impl BranchWord {
         }
     }
 
-    /// Whether nobody has to run it any more.
-    #[cfg(not(loom))]
-    pub(crate) fn is_gone(&self) -> bool {
-        self.word.load(Ordering::Acquire) == RECLAIMED
-    }
-
     /// Whoever forked it wants it back.
     pub(crate) fn reclaim(&self) -> Reclaim {
         match self.word.compare_exchange(OPEN, RECLAIMED, Ordering::AcqRel, Ordering::Acquire) {
