@@ -256,7 +256,8 @@ pub(crate) fn approach(here: usize) -> Approach {
         fence_after_rmw();
         share |= sched.idle.idle_ps() != 0;
     }
-    Approach::Fork(list, share)
+    // Something to steal is there already: it will do for whoever asked.
+    Approach::Fork(list, share && inside.p.runq.rings_empty())
 }
 
 /// The list of the calling goroutine.
@@ -327,6 +328,17 @@ unsafe fn cancel_branch(g: &'static G, payload: Box<dyn Any + Send>) {
 ///
 /// Never called: a branch leaves its outcome in the frame of the fork.
 unsafe fn no_outcome(_: &'static G) {}
+
+/// A thief has stolen a batch and would begin with its last. Branches are taken oldest
+/// first: what was forked first is the most.
+#[inline]
+pub(super) fn oldest(thief: Held, last: &'static G) -> Option<&'static G> {
+    if !ptr::eq(last.task(), &raw const BRANCH) || thief.runq.push(last).is_err() {
+        return Some(last);
+    }
+    // Nothing, if another thief was here meanwhile.
+    thief.runq.pop().map(|popped| popped.item)
+}
 
 /// Fills a block in for a branch.
 ///

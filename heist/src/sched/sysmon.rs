@@ -225,7 +225,8 @@ impl Watch {
                 wake::wake_this(self.sched, p);
             });
         }
-        if idle > 0 && thieves::anybody(self.sched) {
+        // If there is something to take, somebody is on the way.
+        if idle > 0 && thieves::anybody(self.sched) && !work_waits(self.sched) {
             acted |= thieves::beat(self.sched);
         }
         acted
