@@ -66,6 +66,8 @@ pub mod ops;
 pub mod os;
 #[cfg(not(loom))]
 mod panics;
+#[cfg(not(loom))]
+pub mod par;
 #[cfg(not(any(loom, sim)))]
 pub mod process;
 #[cfg(not(loom))]

@@ -39,6 +39,7 @@ pub struct Builder {
     panic: PanicPolicy,
     seed: Option<u64>,
     tls_guard: bool,
+    reserved: usize,
 }
 
 impl Default for Builder {
@@ -61,6 +62,7 @@ impl Builder {
             panic: PanicPolicy::Isolate,
             seed: None,
             tls_guard: false,
+            reserved: 0,
         }
     }
 
@@ -173,13 +175,24 @@ impl Builder {
         self
     }
 
+    /// The first Ps are there, but never run anything.
+    pub(crate) fn reserve_procs(mut self, procs: usize) -> Self {
+        self.reserved = procs;
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
     ///
     /// If a value makes no sense, or the kernel has no thread or memory for it.
     pub fn build(self) -> Result<Runtime, BuildError> {
-        let config = self.config()?;
+        self.build_hosted(0)
+    }
+
+    /// As [`build`](Self::build); so many threads come from the user.
+    pub(crate) fn build_hosted(self, hosted: usize) -> Result<Runtime, BuildError> {
+        let config = Config { hosted, ..self.config()? };
         sysmon::set_reports(obs::reports());
         signal::install();
         crate::panics::install_hook();
@@ -188,7 +201,9 @@ impl Builder {
         sysmon::start(sched).map_err(BuildError::Thread)?;
         // The first M starts now: a machine that has no thread for it says so
         // here and not at the first spawn.
-        wake::start_first(sched).map_err(BuildError::Thread)?;
+        if hosted == 0 {
+            wake::start_first(sched).map_err(BuildError::Thread)?;
+        }
         Ok(runtime)
     }
 
@@ -215,6 +230,8 @@ impl Builder {
         let debug = obs::Debug::from_env(env::var("HEISTDEBUG").as_deref());
         Ok(Config {
             procs,
+            hosted: 0,
+            reserved: self.reserved,
             stack,
             thread_name: self.thread_name,
             max_threads: self.max_threads,
@@ -387,6 +404,15 @@ impl Runtime {
     }
 }
 
+impl Runtime {
+    /// Its scheduler; whoever takes it ends it.
+    pub(crate) fn into_sched(self) -> &'static Sched {
+        let sched = self.sched;
+        std::mem::forget(self);
+        sched
+    }
+}
+
 impl Drop for Runtime {
     fn drop(&mut self) {
         shutdown::close(self.sched);
@@ -417,6 +443,22 @@ where
 }
 
 static DEFAULT: OnceLock<Runtime> = OnceLock::new();
+
+/// Whether there is a default runtime.
+pub(crate) fn default_is_set() -> bool {
+    DEFAULT.get().is_some()
+}
+
+/// Makes a runtime the default one. False if there is one already.
+pub(crate) fn set_default(sched: &'static Sched) -> bool {
+    match DEFAULT.set(Runtime { sched }) {
+        Ok(()) => true,
+        Err(runtime) => {
+            std::mem::forget(runtime);
+            false
+        }
+    }
+}
 
 /// The default runtime, started if need be.
 pub(crate) fn default_sched() -> &'static Sched {

@@ -33,6 +33,20 @@ pub(crate) mod atomic {
         }
     }
 
+    /// As [`light_barrier`], for those whose other half gives up where
+    /// [`barriers_available`] says no: it then need not fence.
+    #[inline(always)]
+    pub(crate) fn trusting_barrier() {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Whether [`heavy_barrier`] fences for the threads that only pass a
+    /// [`trusting_barrier`].
+    pub(crate) fn barriers_available() -> bool {
+        super::membarrier::register();
+        super::membarrier::available()
+    }
+
     /// The dear half: every other thread of the process has passed a full fence
     /// somewhere between the call and the return.
     pub(crate) fn heavy_barrier() {
@@ -245,30 +259,110 @@ pub(crate) mod thread {
     use std::sync::{Mutex, PoisonError};
 
     pub(crate) use super::super::os_thread::OsThread;
+    #[cfg(any(test, feature = "bench-internals"))]
+    pub(crate) use std::thread::sleep;
+    pub(crate) use std::thread::{Builder, scope};
     pub(crate) use std::thread::{JoinHandle, Thread, current};
     pub(crate) use std::thread::{available_parallelism, panicking, park, park_timeout, yield_now};
-    #[cfg(any(test, feature = "bench-internals"))]
-    pub(crate) use std::thread::{scope, sleep};
 
-    thread_local! {
-        static SLOT: Cell<*const ()> = const { Cell::new(ptr::null()) };
-    }
-
-    /// What this thread carries: the scheduler keeps its M here.
+    /// The thread's slot, on x86-64: a thread-local word that is read by one
+    /// instruction each time it is asked for.
     ///
-    /// Never inlined: a goroutine can go on on another thread after any call
-    /// that may block, and the compiler, which does not know that, would reuse
-    /// the address of the thread-local that it computed before the call.
-    #[inline(never)]
-    pub(crate) fn slot() -> *const () {
-        SLOT.with(Cell::get)
+    /// A goroutine can go on on another thread after any call that may block, and
+    /// the compiler, which does not know that, would reuse the address of a
+    /// `thread_local!` that it computed before the call. It knows nothing of this
+    /// word, and the assembler code that reads it is volatile: each read says
+    /// whose thread it is now.
+    ///
+    /// The model is initial-exec: the linker knows the word's offset from the
+    /// thread pointer, or the loader writes it down once.
+    #[cfg(target_arch = "x86_64")]
+    mod own_slot {
+        use std::arch::{asm, global_asm};
+
+        // Another version of this library in the same program has another word.
+        macro_rules! word {
+            () => {
+                concat!(
+                    "heist_slot_",
+                    env!("CARGO_PKG_VERSION_MAJOR"),
+                    "_",
+                    env!("CARGO_PKG_VERSION_MINOR"),
+                    "_",
+                    env!("CARGO_PKG_VERSION_PATCH")
+                )
+            };
+        }
+
+        global_asm!(
+            ".pushsection .tbss,\"awT\",@nobits",
+            ".balign 8",
+            concat!(".globl ", word!()),
+            concat!(".hidden ", word!()),
+            concat!(".type ", word!(), ", @object"),
+            concat!(".size ", word!(), ", 8"),
+            concat!(word!(), ":"),
+            ".zero 8",
+            ".popsection",
+        );
+
+        #[inline(always)]
+        pub(crate) fn slot() -> *const () {
+            let value;
+            // SAFETY: reads eight bytes of this thread's storage, which are
+            // there from its start to its end. No memory is written.
+            unsafe {
+                asm!(
+                    concat!("mov {0}, qword ptr [rip + ", word!(), "@GOTTPOFF]"),
+                    "mov {0}, qword ptr fs:[{0}]",
+                    out(reg) value,
+                    options(nostack, preserves_flags, readonly)
+                );
+            }
+            value
+        }
+
+        pub(crate) fn set_slot(value: *const ()) {
+            // SAFETY: as in `slot`; nobody else writes the word.
+            unsafe {
+                asm!(
+                    concat!("mov {0}, qword ptr [rip + ", word!(), "@GOTTPOFF]"),
+                    "mov qword ptr fs:[{0}], {1}",
+                    out(reg) _,
+                    in(reg) value,
+                    options(nostack, preserves_flags)
+                );
+            }
+        }
     }
 
-    /// Sets what [`slot`] returns on this thread.
-    #[inline(never)]
-    pub(crate) fn set_slot(value: *const ()) {
-        SLOT.with(|slot| slot.set(value));
+    /// The thread's slot, elsewhere.
+    #[cfg(not(target_arch = "x86_64"))]
+    mod own_slot {
+        use std::cell::Cell;
+        use std::ptr;
+
+        thread_local! {
+            static SLOT: Cell<*const ()> = const { Cell::new(ptr::null()) };
+        }
+
+        /// Never inlined: the compiler would reuse the address of the
+        /// thread-local that it computed before a call that changed threads.
+        #[inline(never)]
+        pub(crate) fn slot() -> *const () {
+            SLOT.with(Cell::get)
+        }
+
+        #[inline(never)]
+        pub(crate) fn set_slot(value: *const ()) {
+            SLOT.with(|slot| slot.set(value));
+        }
     }
+
+    /// What this thread carries: the scheduler keeps its M here. Looked up anew
+    /// at each call, also in the middle of a function whose goroutine has moved
+    /// to another thread.
+    pub(crate) use own_slot::{set_slot, slot};
 
     /// This thread's seat. Never freed, only reused, so that a late waker finds
     /// one.
@@ -408,7 +502,8 @@ pub(crate) mod thread {
             0
         }
         let pointer = thread_pointer();
-        let slot = SLOT.with(|slot| ptr::from_ref(slot) as usize);
+        // Some thread-local of this library.
+        let slot = STACK_LIMIT.with(|cell| ptr::from_ref(cell) as usize);
         let near = (pointer, pointer + size_of::<usize>());
         let mut found = Found { pointer, slot, near, own: (0, 0) };
         // SAFETY: `visit` gets a pointer to what it expects, which outlives the call.

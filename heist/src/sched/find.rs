@@ -22,7 +22,7 @@ use super::protocol::idle::{Found, Recheck};
 use super::schedt::Sched;
 use super::stop::{self, Halt};
 use super::timers::Keeper;
-use super::{netpoll, steal, timers, wake};
+use super::{netpoll, steal, thieves, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
@@ -81,7 +81,8 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
         if let Some(next) = from_global_now_and_then(m, p).or_else(|| from_local(p)) {
             return Some(found(m, next));
         }
-        if let Some(next) = next_round(m, p).or_else(|| from_local(p)) {
+        let told = || p.told.pop().map(Next::fresh);
+        if let Some(next) = next_round(m, p).or_else(|| from_local(p)).or_else(told) {
             return Some(found(m, next));
         }
         if poll_network(m, p) || timers::run_due(m.sched, p) {
@@ -163,7 +164,7 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     } else {
         global().or_else(|| p.runq.pop_yielded())
     };
-    g.map(Next::fresh)
+    g.or_else(|| p.told.pop()).map(Next::fresh)
 }
 
 /// Phase 3.
@@ -263,7 +264,7 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
     }
     probe::searching(true);
     wake::withdraw_offer(m.sched, p);
-    steal::steal(m.sched, p)
+    steal::steal(m.sched, p).or_else(|| thieves::beg(m.sched, p))
 }
 
 /// Phase 7.
@@ -284,7 +285,8 @@ fn sleep(m: &'static M) -> bool {
     let sched = m.sched;
     {
         let mut shared = sched.shared.lock();
-        if sched.closing() || shared.queued() != 0 || shared.idle_runq.len() != 0 {
+        let queued = shared.queued() + shared.idle_runq.len();
+        if sched.closing() || queued != 0 || !m.held().told.is_empty() {
             return true;
         }
         wake::withdraw_offer(sched, m.held());
@@ -300,6 +302,7 @@ fn sleep(m: &'static M) -> bool {
     } else {
         sched.idle.rest()
     };
+    thieves::ask_before_sleep(sched);
     if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
         return become_idle(m) && sleep_idle(m, 0);
     }

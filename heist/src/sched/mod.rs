@@ -12,8 +12,8 @@
 //! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
-//! | `stop` | stopping the world; another number of Ps |
-//! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
+//! | `forks`, `thieves` | branches of fork-join: sharing them; asking for them |
+//! | `jobs`, `told` | what `par` spawns: newest first; on a certain P |
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
 //! | `stop` | stopping the world; another number of Ps |
 //! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
@@ -31,6 +31,9 @@ pub(crate) mod exec;
 #[cfg(not(loom))]
 pub(crate) mod find;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: branches in frames and blocks
+pub(crate) mod forks;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod frames;
 #[cfg(not(loom))]
@@ -47,6 +50,8 @@ pub(crate) mod heir;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod in_place;
+#[cfg(not(loom))]
+pub(crate) mod jobs;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod local;
@@ -103,10 +108,16 @@ pub(crate) mod sysmon;
 #[allow(unsafe_code)] // named file: the closure and the result in a block
 pub(crate) mod task;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the forks of others
+pub(crate) mod thieves;
+#[cfg(not(loom))]
 pub(crate) mod timers;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the stacks of others
 pub(crate) mod tls_guard;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: closures that borrow
+pub(crate) mod told;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: tagged words
 pub(crate) mod waiter;

@@ -8,9 +8,11 @@ use super::alarm;
 use super::frames::Frames;
 use super::g::G;
 use super::g_pool;
+use super::jobs::Jobs;
 use super::m::M;
 use super::protocol::run_queue::RunQueue;
 use super::timers::Due;
+use super::told::Told;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::prim::rng::Rng;
 use crate::stacks;
@@ -34,6 +36,8 @@ pub(crate) struct Counters {
     pub(crate) overflows: Count,
     pub(crate) spared_wakes: Count,
     pub(crate) parks: Count,
+    pub(crate) promoted: Count,
+    pub(crate) raided: Count,
 }
 
 /// A counter with one writer.
@@ -122,6 +126,10 @@ pub(crate) struct P {
     /// sysmon has seen a timer that is late.
     pub(crate) timers_late: AtomicBool,
     pub(crate) counters: Counters,
+    /// What `par` has spawned here.
+    pub(crate) jobs: Jobs,
+    /// Goroutines that begin here.
+    pub(crate) told: Told,
     own: Own,
 }
 
@@ -144,6 +152,8 @@ impl P {
             timers: Timers::new(),
             timers_late: AtomicBool::new(false),
             counters: Counters::default(),
+            jobs: Jobs::new(),
+            told: Told::new(),
             own: Own {
                 gs: g_pool::Cache::new(),
                 frames: Frames::new(),
@@ -267,6 +277,7 @@ impl Held {
     pub(crate) fn reset(&self, class: stacks::Class, seed: u64) {
         self.own().rng.reseed(seed ^ u64::from(self.p.id) << 32);
         self.flush(class);
+        self.p.told.clear();
         self.own().offered_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);
@@ -284,6 +295,8 @@ impl Held {
             &c.overflows,
             &c.spared_wakes,
             &c.parks,
+            &c.promoted,
+            &c.raided,
         ];
         all.into_iter().for_each(Count::clear);
     }

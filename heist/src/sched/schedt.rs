@@ -25,6 +25,7 @@ use crate::prim::note::Note;
 use crate::prim::thread;
 use crate::stacks::Class;
 use crossbeam_utils::CachePadded;
+use std::any::Any;
 use std::collections::{BTreeSet, VecDeque};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -53,6 +54,10 @@ pub enum PanicPolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) procs: usize,
+    /// How many threads the user brings along.
+    pub(crate) hosted: usize,
+    /// How many Ps, the first ones, run nothing.
+    pub(crate) reserved: usize,
     pub(crate) stack: Class,
     pub(crate) thread_name: String,
     pub(crate) max_threads: usize,
@@ -93,6 +98,8 @@ pub(crate) struct Shared {
     pub(crate) all_ms: Vec<&'static M>,
     /// Ms with a thread.
     pub(crate) threads: usize,
+    /// Threads of the user's that are to come (see [`M::serve`]).
+    pub(crate) expected: usize,
     /// Nothing is queued any more.
     pub(crate) closed: bool,
 }
@@ -186,6 +193,7 @@ pub(crate) struct Sched {
     procs: AtomicU32,
     /// The most that there were in this life: what those have counted still counts.
     most_procs: AtomicU32,
+    reserved: AtomicU32,
     pub(crate) idle_runq_size: AtomicUsize,
     all_ps: Box<[OnceLock<&'static P>]>,
     config: Lock<Option<Arc<Config>>>,
@@ -226,6 +234,10 @@ pub(crate) struct Sched {
     /// Stacks that were searched for thread-locals, and those that had some.
     pub(crate) tls_searches: AtomicU64,
     pub(crate) tls_holds: AtomicU64,
+    /// Ms whose goroutine has forked since they resumed it.
+    pub(crate) forking: CachePadded<AtomicUsize>,
+    /// What the layer above keeps with a runtime.
+    pub(crate) upstairs: Lock<Option<Arc<dyn Any + Send + Sync>>>,
     /// The thread that a panic started in order to shut the runtime down.
     pub(crate) shutdown_thread: Lock<Option<thread::JoinHandle<()>>>,
 }
@@ -277,7 +289,10 @@ impl Sched {
         sched.unwinding.lock().clear();
         sched.max_runners.store(config.max_runners.unwrap_or(usize::MAX), Ordering::Relaxed);
         sched.preemption.clear();
-        let (class, seed) = (config.stack, config.seed);
+        let (class, seed, hosted) = (config.stack, config.seed, config.hosted);
+        let reserved = config.reserved as u32;
+        sched.reserved.store(reserved, Ordering::Relaxed);
+        *sched.upstairs.lock() = None;
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
         sched.next_offers.clear();
@@ -290,9 +305,12 @@ impl Sched {
             p.runq.set_alone(alone);
             // SAFETY: the scheduler has no Ms yet, so nobody holds its Ps.
             unsafe { Held::new(p) }.reset(class, seed);
-            sched.put_idle_p(&mut shared, p);
+            if id >= reserved {
+                sched.put_idle_p(&mut shared, p);
+            }
         }
         shared.closed = false;
+        shared.expected = hosted;
         sched.life.store(sched.life().wrapping_add(1), Ordering::Relaxed);
         drop(shared);
         sched.halt.store(0, Ordering::Release);
@@ -322,6 +340,7 @@ impl Sched {
                     stopped: Vec::new(),
                     all_ms: Vec::new(),
                     threads: 0,
+                    expected: 0,
                     closed: true,
                 },
             ),
@@ -335,6 +354,7 @@ impl Sched {
             halt: CachePadded::new(AtomicU32::new(halt::CLOSING)),
             procs: AtomicU32::new(0),
             most_procs: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
             idle_runq_size: AtomicUsize::new(0),
             all_ps: (0..MAX_PROCS).map(|_| OnceLock::new()).collect(),
             config: Lock::new(Rank::Leaf, None),
@@ -358,6 +378,8 @@ impl Sched {
             in_place: AtomicUsize::new(0),
             tls_searches: AtomicU64::new(0),
             tls_holds: AtomicU64::new(0),
+            forking: CachePadded::new(AtomicUsize::new(0)),
+            upstairs: Lock::new(Rank::Leaf, None),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
         TABLE[slot as usize].store(ptr::from_ref(keep(sched)).cast_mut(), Ordering::Release);
@@ -409,6 +431,16 @@ impl Sched {
         }
     }
 
+    /// How many of them run nothing, the first ones.
+    pub(crate) fn reserved(&self) -> u32 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// How many Ps are idle when nothing runs.
+    pub(crate) fn usable_procs(&self) -> usize {
+        (self.procs() - self.reserved()) as usize
+    }
+
     pub(crate) fn config(&self) -> Arc<Config> {
         match &*self.config.lock() {
             Some(config) => config.clone(),
@@ -430,6 +462,11 @@ impl Sched {
     pub(crate) fn ps_ever(&self) -> impl Iterator<Item = &'static P> {
         let most = self.most_procs.load(Ordering::Relaxed) as usize;
         self.all_ps[..most].iter().filter_map(|p| p.get().copied())
+    }
+
+    /// The Ps that run something.
+    pub(crate) fn usable_ps(&self) -> impl Iterator<Item = &'static P> {
+        self.ps().skip(self.reserved() as usize)
     }
 
     /// The Ps.
@@ -588,6 +625,18 @@ impl Sched {
         shared.idle_ps.push(p);
         self.idle_mask.insert(p.id);
         self.idle.p_goes_idle();
+    }
+
+    /// Takes a certain P, for an M. False if it is not idle.
+    pub(crate) fn take_this_idle_p(&self, shared: &mut Guard<'_, Shared>, p: &'static P) -> bool {
+        let Some(at) = shared.idle_ps.iter().position(|idle| ptr::eq(*idle, p)) else {
+            return false;
+        };
+        shared.idle_ps.remove(at);
+        self.idle_mask.remove(p.id);
+        self.idle.p_leaves_idle();
+        self.sysmon.notice_activity();
+        true
     }
 
     /// Takes an idle P, for an M.

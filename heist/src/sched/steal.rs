@@ -52,10 +52,11 @@ pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
 }
 
 /// Half of some victim's ring.
-fn from_rings(sched: &'static Sched, thief: Held) -> Option<&'static G> {
-    victims(sched, thief)
+pub(super) fn from_rings(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+    let stolen = victims(sched, thief)
         .take_while(|_| !sched.closing())
-        .find_map(|p| p.runq.steal_into(&thief.runq))
+        .find_map(|p| p.runq.steal_into(&thief.runq));
+    stolen.and_then(|g| super::forks::oldest(thief, g))
 }
 
 /// A goroutine whose timer is due, on whatever P.

@@ -97,9 +97,9 @@ fn call_safe_point(sched: &'static Sched, p: Held) {
 pub(crate) fn on_each_p(sched: &'static Sched, f: SafePoint) {
     let _alone = sched.taking.lock();
     *sched.safe_point.lock() = Some(f);
-    sched.ps().for_each(|p| p.safe_point.store(true, Ordering::Relaxed));
+    sched.usable_ps().for_each(|p| p.safe_point.store(true, Ordering::Relaxed));
     sched.set_halt(halt::SAFE_POINT, true);
-    while !sched.closing() && sched.ps().any(|p| p.safe_point.load(Ordering::Acquire)) {
+    while !sched.closing() && sched.usable_ps().any(|p| p.safe_point.load(Ordering::Acquire)) {
         call_for_idle(sched);
         for m in sched.ps().filter_map(P::m) {
             m.lease.borrow(|| {
@@ -163,7 +163,7 @@ fn collect(sched: &'static Sched) -> Option<World> {
                 ps.push(p);
             }
         }
-        if ps.len() == sched.procs() as usize {
+        if ps.len() == sched.usable_procs() {
             return Some(World { sched, ps });
         }
         sched.stopped.sleep_for(AGAIN);
@@ -181,6 +181,7 @@ impl World {
             let queued = in_place::drain(p);
             // Refused by a runtime that closes: shutdown finds them by their state.
             let _ = sched.put_global(queued);
+            p.told.to_global(sched);
             super::timers::move_all(sched, p, sched.p(0));
             // SAFETY: the world stands, and nobody else has it.
             let p = unsafe { Held::new(p) };
@@ -196,7 +197,7 @@ impl World {
         // Those that are new have done nothing yet.
         let is_new = |p: &&'static P| !self.ps.iter().any(|old| ptr::eq(*old, *p));
         let all: Vec<&'static P> =
-            sched.ps().filter(is_new).chain(self.ps.iter().copied()).collect();
+            sched.usable_ps().filter(is_new).chain(self.ps.iter().copied()).collect();
         for p in all.into_iter().filter(|p| p.id < procs) {
             if p.runq.is_empty() {
                 sched.put_idle_p(&mut sched.shared.lock(), p);
@@ -211,11 +212,13 @@ impl World {
 }
 
 /// Another number of Ps. Returns how many there were; `None` if the runtime closes.
+/// One that has reserved some, a pool that the user's own threads belong to, keeps
+/// its number.
 pub(crate) fn set_procs(sched: &'static Sched, procs: u32) -> Option<u32> {
     super::syscall::blocking(|| {
         stop_the_world(sched, |world| {
             let before = sched.procs();
-            if procs != before {
+            if procs != before && sched.reserved() == 0 {
                 world.resize(procs);
             }
             before
