@@ -14,6 +14,8 @@ pub(crate) enum Command {
     Sample { problem: String, peer: Peer, procs: usize, n: u64 },
     /// Run an operation and nothing else. Hidden: `__count <op> <n>`.
     Count { op: String, n: u64 },
+    /// Be the load of a server. Hidden: `__load <address> <connections> <messages>`.
+    Load { address: String, connections: u64, messages: u64 },
     /// Measure.
     Run(Options),
 }
@@ -60,6 +62,11 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, String> {
                 procs: number(procs, "procs")?,
                 n: number(n, "n")?,
             });
+        }
+        ["__load", address, connections, messages] => {
+            let (address, connections) = (address.to_owned(), number(connections, "connections")?);
+            let messages = messages.parse().map_err(|_| "messages: a number".to_owned())?;
+            return Ok(Command::Load { address, connections, messages });
         }
         ["__count", op, n] => {
             return Ok(Command::Count { op: op.to_owned(), n: number(n, "n")? });

@@ -18,6 +18,7 @@ mod child;
 mod cli;
 mod golang;
 mod json;
+mod load;
 mod progress;
 mod sample;
 mod session;
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Sample { problem, peer, procs, n } => sample::serve(&problem, peer, procs, n),
+        Command::Load { address, connections, messages } => {
+            load::run(&address, connections, messages)
+        }
         Command::Count { op, n } => bench::callgrind::count(&op, n),
         Command::Run(options) => run(options),
     }

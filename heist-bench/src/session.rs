@@ -191,6 +191,7 @@ impl Session {
         for variable in ["HEISTDEBUG", "HEIST_MAX_PROCS", "GODEBUG", "GOGC", "GOMEMLIMIT"] {
             command.env_remove(variable);
         }
+        command.env(crate::load::PROGRAM, &self.executable);
         // The message of a panic is what is reported.
         command.env("RUST_BACKTRACE", "0");
         Sampler::start(command)

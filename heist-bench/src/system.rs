@@ -33,6 +33,14 @@ pub(crate) fn use_cpus(n: usize) {
     sched_setaffinity(None, &fewer).expect("a thread may restrict itself");
 }
 
+/// Lets this process have as many descriptors as it may.
+pub(crate) fn allow_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let most = getrlimit(Resource::Nofile).maximum;
+    // If the kernel refuses, those that it has must do.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+}
+
 /// CPU time of this process.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);

@@ -27,8 +27,9 @@
 //! Linux on x86-64 and aarch64.
 
 #![deny(unsafe_code)]
-// Under loom only the protocols are built, without those who use them.
-#![cfg_attr(loom, allow(dead_code))]
+// Under loom only the protocols are built, without those who use them; the simulated
+// machine has no descriptors.
+#![cfg_attr(any(loom, sim), allow(dead_code))]
 
 #[cfg(not(all(
     target_os = "linux",
@@ -48,6 +49,10 @@ mod sched;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: corosensei
 mod context;
+#[cfg(not(any(loom, sim)))]
+pub mod fs;
+#[cfg(not(any(loom, sim)))]
+pub mod io;
 #[cfg(not(loom))]
 mod local;
 #[cfg(not(any(loom, sim)))]
@@ -57,10 +62,16 @@ mod obs;
 #[cfg(all(not(loom), any(test, feature = "bench-internals")))]
 #[doc(hidden)]
 pub mod ops;
+#[cfg(not(any(loom, sim)))]
+pub mod os;
 #[cfg(not(loom))]
 mod panics;
+#[cfg(not(any(loom, sim)))]
+pub mod process;
 #[cfg(not(loom))]
 pub mod runtime;
+#[cfg(not(any(loom, sim)))]
+pub mod signal;
 #[cfg(sim)]
 pub mod sim;
 #[cfg(not(loom))]

@@ -4,7 +4,7 @@ use crate::obs;
 use crate::prim::env;
 use crate::sched::mask::MAX_PROCS;
 use crate::sched::schedt::{Config, Sched};
-use crate::sched::{m, shutdown, signal, spawn, sysmon, wake};
+use crate::sched::{m, shutdown, signal, spawn, stop, sysmon, wake};
 use crate::stacks::{self, Class};
 use crate::thread::{JoinHandle, available_parallelism};
 use std::fmt;
@@ -38,6 +38,7 @@ pub struct Builder {
     shutdown: Duration,
     panic: PanicPolicy,
     seed: Option<u64>,
+    tls_guard: bool,
 }
 
 impl Default for Builder {
@@ -59,6 +60,7 @@ impl Builder {
             shutdown: Duration::from_secs(1),
             panic: PanicPolicy::Isolate,
             seed: None,
+            tls_guard: false,
         }
     }
 
@@ -144,6 +146,33 @@ impl Builder {
         self
     }
 
+    /// Whether the stacks of goroutines are searched for references to thread-locals
+    /// whenever they wait or yield. By default they are not.
+    ///
+    /// A goroutine that seems to have one, say since it waits while it has borrowed
+    /// from a `thread_local!`, waits with its thread, as if it were [pinned](pin):
+    /// what it holds stays good, and nobody else finds it borrowed. With debug
+    /// assertions it is also reported on standard error, once for each place where
+    /// goroutines are spawned. [`Stats`] counts the searches and what they found. The
+    /// environment variable `HEISTDEBUG=tlsguard=1` (or `0`) decides for all runtimes.
+    ///
+    /// It costs a nanosecond for a few words of stack at each wait. A word that only
+    /// looks like a reference costs a thread; in builds without optimisation they are
+    /// common. What it does not see: thread-locals of libraries that were loaded later
+    /// or that use `pthread_key_create`, and what a thread-local only points to, such
+    /// as a cloned `Rc`. [`pin`] helps against all of them.
+    ///
+    /// ```
+    /// let runtime = heist::Builder::new().tls_guard(true).build()?;
+    /// runtime.run(|| heist::thread::yield_now());
+    /// assert!(runtime.stats().tls_searches >= 1);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    pub fn tls_guard(mut self, on: bool) -> Self {
+        self.tls_guard = on;
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
@@ -196,6 +225,7 @@ impl Builder {
             seed: self.seed.unwrap_or_else(env::entropy),
             trace: debug.schedtrace,
             trace_detail: debug.scheddetail,
+            tls_guard: debug.tlsguard.unwrap_or(self.tls_guard),
         })
     }
 }
@@ -336,6 +366,16 @@ impl Runtime {
         self.sched.procs() as usize
     }
 
+    /// Changes the number of Ps; see [`set_max_procs`].
+    ///
+    /// # Panics
+    ///
+    /// If `procs` is 0 or more than 1,024.
+    #[track_caller]
+    pub fn set_max_procs(&self, procs: usize) -> usize {
+        resize(self.sched, procs)
+    }
+
     /// The number of this runtime's goroutines that live.
     pub fn num_goroutines(&self) -> usize {
         self.sched.goroutines()
@@ -413,6 +453,49 @@ pub(crate) fn current_sched() -> &'static Sched {
 /// ```
 pub fn max_procs() -> usize {
     current_sched().procs() as usize
+}
+
+/// Changes the number of Ps of the runtime that the caller is on, or of the default
+/// one, while it runs; returns what it was. Goroutines that wait for a P that goes
+/// run on the others. From now on the number no longer follows the CPU limit.
+///
+/// ```
+/// heist::run(|| {
+///     let before = heist::runtime::set_max_procs(3);
+///     assert_eq!(heist::runtime::max_procs(), 3);
+///     heist::runtime::set_max_procs(before);
+/// });
+/// ```
+///
+/// # Panics
+///
+/// If `procs` is 0 or more than 1,024.
+#[track_caller]
+pub fn set_max_procs(procs: usize) -> usize {
+    resize(current_sched(), procs)
+}
+
+#[track_caller]
+fn resize(sched: &'static Sched, procs: usize) -> usize {
+    assert!(
+        (1..=MAX_PROCS).contains(&procs),
+        "set_max_procs({procs}): there must be at least 1 P, and at most {MAX_PROCS}"
+    );
+    // One that closes keeps what it has.
+    stop::set_procs(sched, procs as u32).unwrap_or_else(|| sched.procs()) as usize
+}
+
+/// Gives memory that is kept for goroutines to come back to the kernel now, and
+/// not when it has been idle for a while: the stacks that each P has at hand, and
+/// those in the pool.
+///
+/// ```
+/// heist::run(heist::runtime::release_memory);
+/// ```
+pub fn release_memory() {
+    let sched = current_sched();
+    crate::sched::syscall::blocking(|| stop::on_each_p(sched, stop::flush));
+    stacks::trim_all();
 }
 
 /// The number of goroutines that live on the caller's runtime, the caller

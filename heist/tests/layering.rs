@@ -13,8 +13,8 @@ const LAYERS: [&[&str]; 7] = [
     &["sched"],
     &["obs"],
     &[
-        "runtime", "thread", "chan", "sync", "time", "net", "stack", "local", "panics", "entry",
-        "ops", "lib",
+        "runtime", "thread", "chan", "sync", "time", "net", "fs", "io", "os", "process", "signal",
+        "stack", "local", "panics", "entry", "ops", "lib",
     ],
     &["sim"],
 ];

@@ -8,6 +8,8 @@ mod buffered;
 mod burst;
 pub(crate) mod callgrind;
 mod compare;
+mod connections;
+mod echo;
 mod flat;
 mod gate;
 mod many;
@@ -63,6 +65,8 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     wake::BENCHMARK_BUSY,
     wake::BENCHMARK_WAITING,
     skynet::BENCHMARK,
+    echo::BENCHMARK,
+    connections::BENCHMARK,
     ops::BENCHMARK,
     callgrind::BENCHMARK,
 ];
@@ -146,6 +150,8 @@ const PROBLEMS: &[&Problem] = &[
     &wake::PROBLEM_BUSY,
     &wake::PROBLEM_WAITING,
     &skynet::PROBLEM,
+    &echo::PROBLEM,
+    &connections::PROBLEM,
 ];
 
 impl Problem {
@@ -190,6 +196,13 @@ fn tokio_runtime(procs: usize) -> tokio::runtime::Runtime {
 fn tokio_runtime_with_time(procs: usize) -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(procs).enable_time().build();
+    runtime.unwrap_or_else(|error| panic!("no tokio runtime: {error}"))
+}
+
+/// The same with the network and without timers.
+fn tokio_runtime_with_net(procs: usize) -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(procs).enable_io().build();
     runtime.unwrap_or_else(|error| panic!("no tokio runtime: {error}"))
 }
 

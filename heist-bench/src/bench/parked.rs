@@ -104,14 +104,14 @@ fn median(rounds: &Rounds, column: usize) -> Option<f64> {
 
 /// How many tasks have got as far as to wait.
 #[derive(Default)]
-struct Waiting(AtomicU64);
+pub(super) struct Waiting(AtomicU64);
 
 impl Waiting {
-    fn new() -> &'static Waiting {
+    pub(super) fn new() -> &'static Waiting {
         Box::leak(Box::default())
     }
 
-    fn one_more(&self) {
+    pub(super) fn one_more(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -125,7 +125,11 @@ impl Waiting {
 }
 
 /// A round: the growth while `park_all` spawns `n` tasks and all of them wait.
-fn growth(waiting: &'static Waiting, n: u64, mut park_all: impl FnMut() + 'static) -> Round {
+pub(super) fn growth(
+    waiting: &'static Waiting,
+    n: u64,
+    mut park_all: impl FnMut() + 'static,
+) -> Round {
     Box::new(move || {
         let before = Memory::now();
         park_all();

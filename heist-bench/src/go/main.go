@@ -8,7 +8,9 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -60,6 +62,8 @@ var problems = map[string]problem{
 	"wake_busy":         {func(n int) []int64 { return wake(n, 0, busy) }, true},
 	"wake_waiting":      {func(n int) []int64 { return wake(n, computing, 0) }, true},
 	"skynet":            {skynet, true},
+	"echo":              {echo, true},
+	"connections":       {connections, false},
 }
 
 func main() {
@@ -413,6 +417,84 @@ func cpuTime() int64 {
 		fail(err.Error())
 	}
 	return usage.Utime.Nano() + usage.Stime.Nano()
+}
+
+// What the load is made of: a process of the program that runs this one.
+func load(address net.Addr, connections, messages int) *exec.Cmd {
+	return exec.Command(os.Getenv("HEIST_BENCH"), "__load", address.String(),
+		strconv.Itoa(connections), strconv.Itoa(messages))
+}
+
+// Accepts connections for as long as the process lives.
+func serve(handle func(net.Conn)) net.Addr {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fail(err.Error())
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				fail(err.Error())
+			}
+			go handle(conn)
+		}
+	}()
+	return listener.Addr()
+}
+
+var echoServer = sync.OnceValue(func() net.Addr {
+	return serve(func(conn net.Conn) {
+		defer conn.Close()
+		var buffer [1024]byte
+		for {
+			n, err := conn.Read(buffer[:])
+			if n == 0 || err != nil {
+				return
+			}
+			if _, err := conn.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	})
+})
+
+func echo(n int) []int64 {
+	address := echoServer()
+	before := cpuTime()
+	answer, err := load(address, 100, n).Output()
+	if err != nil {
+		fail(err.Error())
+	}
+	p99, err := strconv.ParseInt(strings.TrimSpace(string(answer)), 10, 64)
+	if err != nil {
+		fail(err.Error())
+	}
+	return []int64{cpuTime() - before, p99}
+}
+
+func connections(n int) []int64 {
+	var waiting atomic.Int64
+	address := serve(func(conn net.Conn) {
+		waiting.Add(1)
+		var buffer [64]byte
+		conn.Read(buffer[:])
+	})
+	before := memory()
+	idle := load(address, n, 0)
+	// It ends when this process does.
+	if _, err := idle.StdinPipe(); err != nil {
+		fail(err.Error())
+	}
+	if err := idle.Start(); err != nil {
+		fail(err.Error())
+	}
+	for waiting.Load() < int64(n) {
+		time.Sleep(time.Millisecond)
+	}
+	// The last ones count before they wait.
+	time.Sleep(50 * time.Millisecond)
+	return growth(before)
 }
 
 // Bytes of this process: resident, page tables.

@@ -55,7 +55,7 @@ impl<T, const SENDER: bool> Handle<T, SENDER> {
     }
 
     /// Whether both refer to the same channel.
-    pub(super) fn same(&self, other: &Self) -> bool {
+    pub(super) fn same<const OTHER: bool>(&self, other: &Handle<T, OTHER>) -> bool {
         self.counted == other.counted
     }
 }

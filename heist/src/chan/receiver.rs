@@ -3,6 +3,8 @@
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::handle::Handle;
 use super::iter::{Iter, TryIter};
+#[cfg(not(sim))]
+use super::sender::Sender;
 use super::timer::{self, Timer};
 use super::until::Until;
 use crate::sched::park;
@@ -272,6 +274,12 @@ impl<T> Receiver<T> {
             (Source::Nowhere(_), Source::Nowhere(_)) => true,
             _ => false,
         }
+    }
+
+    /// Whether it receives what this one sends.
+    #[cfg(not(sim))]
+    pub(crate) fn is_of(&self, sender: &Sender<T>) -> bool {
+        matches!(&self.source, Source::Channel(channel) if channel.same(&sender.channel))
     }
 }
 

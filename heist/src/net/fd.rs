@@ -1,7 +1,7 @@
 //! Sockets and descriptors, one from the other.
 
 use super::socket::Socket;
-use super::{TcpListener, TcpStream};
+use super::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// All conversions of a type, given those from and to std's.
@@ -100,3 +100,7 @@ macro_rules! listener {
 
 plain!(TcpStream, std::net::TcpStream);
 listener!(TcpListener, std::net::TcpListener);
+plain!(UdpSocket, std::net::UdpSocket);
+plain!(UnixStream, std::os::unix::net::UnixStream);
+listener!(UnixListener, std::os::unix::net::UnixListener);
+plain!(UnixDatagram, std::os::unix::net::UnixDatagram);

@@ -2,7 +2,8 @@
 //!
 //! The types have std's names, methods, errors and formats, so that changing
 //! `std::net` to `heist::net` is all that a synchronous program or crate needs. The
-//! Unix ones, which std keeps in `std::os::unix::net`, are here too. On a plain OS
+//! Unix ones, which std keeps in `std::os::unix::net`, are here too, and in [`unix`]
+//! under that module's names. On a plain OS
 //! thread the same calls block the thread.
 //!
 //! ```
@@ -48,10 +49,15 @@
 mod fd;
 mod forward;
 mod incoming;
+mod lend;
 mod resolve;
 mod socket;
 mod tcp_listener;
 mod tcp_stream;
+mod udp_socket;
+mod unix_datagram;
+mod unix_listener;
+mod unix_stream;
 
 pub use std::net::{
     AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
@@ -59,3 +65,16 @@ pub use std::net::{
 };
 pub use tcp_listener::{Incoming, IntoIncoming, TcpListener};
 pub use tcp_stream::TcpStream;
+pub use udp_socket::UdpSocket;
+pub use unix_datagram::UnixDatagram;
+pub use unix_listener::UnixListener;
+pub use unix_stream::UnixStream;
+
+use std::os::unix::net::SocketAddr as UnixAddr;
+
+/// The Unix sockets under the names that they have in [`std::os::unix::net`].
+pub mod unix {
+    pub use super::unix_listener::Incoming;
+    pub use super::{UnixDatagram, UnixListener, UnixStream};
+    pub use std::os::unix::net::SocketAddr;
+}

@@ -8,9 +8,14 @@ pub(super) fn resolve(addr: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
     off_the_p(|| addr.to_socket_addrs().map(Iterator::collect))
 }
 
+/// The first of what `addr` stands for.
+pub(super) fn resolve_first(addr: impl ToSocketAddrs) -> io::Result<Option<SocketAddr>> {
+    off_the_p(|| Ok(addr.to_socket_addrs()?.next()))
+}
+
 /// Makes a call that may block its thread.
 pub(super) fn off_the_p<R>(f: impl FnOnce() -> R) -> R {
-    f()
+    crate::sched::syscall::syscall(f)
 }
 
 /// The first address with which `f` succeeds, as std tries them.

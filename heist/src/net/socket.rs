@@ -5,7 +5,7 @@
 //! given away, or whose descriptor others use, is what they expect. Only a listener is
 //! non-blocking underneath, since accept(2) cannot be told.
 
-use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::prim::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::prim::clock;
 use crate::runtime::current_sched;
 use crate::sched::netpoll::{Call, Patience, Pollable, Side};
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 struct Options {
     nonblocking: AtomicBool,
+    /// How many copies run that need the kernel's non-blocking mode.
+    lent: AtomicU32,
     /// Of reading and writing, in nanoseconds; 0 for none.
     timeouts: [AtomicU64; 2],
 }
@@ -156,6 +158,21 @@ impl<S: AsFd> Socket<S> {
 
     pub(super) fn set_deadline(&self, side: Side, deadline: Option<Instant>) {
         self.poll.set_deadline(side, deadline.map(clock::at), current_sched);
+    }
+
+    /// Puts it into the kernel's non-blocking mode, or back when the last one gives it
+    /// back: for calls that cannot be told not to wait. If one begins while the last
+    /// one ends, its calls may wait in the kernel, and hold their thread.
+    pub(super) fn lend(&self, on: bool) -> io::Result<()> {
+        let lent = &self.options.lent;
+        let changes = match on {
+            true => lent.fetch_add(1, Ordering::Relaxed) == 0,
+            false => lent.fetch_sub(1, Ordering::Relaxed) == 1,
+        };
+        if changes && !self.is_nonblocking() {
+            crate::io::fd::set_nonblocking(self.inner(), on)?;
+        }
+        Ok(())
     }
 
     /// Calls fail from now on, and the other end is told.

@@ -119,6 +119,25 @@ impl TcpListener {
         fn take_error(&self) -> io::Result<Option<io::Error>>;
     }
 
+    /// Whether an IPv6 listener leaves IPv4 alone. To be set before it is bound, which
+    /// only one made from a descriptor can be.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn set_only_v6(&self, only_v6: bool) -> io::Result<()> {
+        Ok(rustix::net::sockopt::set_ipv6_v6only(self.socket.fd(), only_v6)?)
+    }
+
+    /// Whether an IPv6 listener leaves IPv4 alone.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell.
+    pub fn only_v6(&self) -> io::Result<bool> {
+        Ok(rustix::net::sockopt::ipv6_v6only(self.socket.fd())?)
+    }
+
     /// Whether [`accept`](Self::accept) fails with
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) instead of waiting. All handles of the
     /// listener do the same; connections do not.

@@ -134,6 +134,20 @@ pub(crate) struct Direction<W> {
     deadlines: AtomicU64,
     /// With `LOCKED`.
     list: UnsafeCell<List<W>>,
+    /// Held with `LOCKED`: in models those who find it locked wait here, since two who
+    /// spin would keep each other busy for ever.
+    #[cfg(loom)]
+    turnstile: loom::sync::Mutex<()>,
+}
+
+/// `LOCKED` is set, and what the word was before.
+#[must_use]
+struct Locked<'a> {
+    word: u32,
+    #[cfg(loom)]
+    _turnstile: loom::sync::MutexGuard<'a, ()>,
+    #[cfg(not(loom))]
+    marker: std::marker::PhantomData<&'a ()>,
 }
 
 // SAFETY: the list is touched by whoever has set `LOCKED`; those who wait go from
@@ -149,6 +163,8 @@ impl<W: Copy + PartialEq> Direction<W> {
             drained: AtomicU32::new(0),
             deadlines: AtomicU64::new(0),
             list: UnsafeCell::new(List { first: None, more: None }),
+            #[cfg(loom)]
+            turnstile: loom::sync::Mutex::new(()),
         }
     }
 
@@ -185,12 +201,12 @@ impl<W: Copy + PartialEq> Direction<W> {
             if (word ^ seen.0) & NEWS != 0 {
                 return Wait::Again;
             }
-            if self.try_lock(word, &mut looks) {
+            if let Some(locked) = self.try_lock(word, &mut looks) {
                 self.with_list(|list| match list.first {
                     None => list.first = Some(waiter),
                     Some(_) => list.more.get_or_insert_default().push(waiter),
                 });
-                self.unlock(word | WAITERS);
+                self.unlock(locked, word | WAITERS);
                 return Wait::Sleep;
             }
         }
@@ -199,7 +215,8 @@ impl<W: Copy + PartialEq> Direction<W> {
     /// A waiter that nobody has woken, and nobody will, is no longer interested.
     #[cold]
     pub(crate) fn leave(&self, waiter: W) {
-        let word = self.lock();
+        let locked = self.lock();
+        let word = locked.word;
         let empty = self.with_list(|list| {
             if list.first == Some(waiter) {
                 list.first = None;
@@ -213,7 +230,7 @@ impl<W: Copy + PartialEq> Direction<W> {
             }
             list.first.is_none()
         });
-        self.unlock(if empty { word & !WAITERS } else { word });
+        self.unlock(locked, if empty { word & !WAITERS } else { word });
     }
 
     /// An event has come. `ended`: see `ENDED`.
@@ -235,9 +252,9 @@ impl<W: Copy + PartialEq> Direction<W> {
                 if changed.is_ok() {
                     return Woken::nobody();
                 }
-            } else if self.try_lock(word, &mut looks) {
+            } else if let Some(locked) = self.try_lock(word, &mut looks) {
                 let woken = self.take_all();
-                self.unlock((word & !WAITERS).wrapping_add(TICK) | ended);
+                self.unlock(locked, (word & !WAITERS).wrapping_add(TICK) | ended);
                 return woken;
             }
         }
@@ -246,16 +263,17 @@ impl<W: Copy + PartialEq> Direction<W> {
     /// A deadline is set, which has passed already if `passed`, or there is none any
     /// more. Returns its number, for [`expire`](Self::expire), and whom to wake.
     pub(crate) fn set_deadline(&self, passed: bool) -> (u64, Woken<W>) {
-        let word = self.lock();
+        let locked = self.lock();
+        let word = locked.word;
         let number = self.deadlines.load(Ordering::Relaxed) + 1;
         self.deadlines.store(number, Ordering::Relaxed);
         if passed {
             let woken = self.take_all();
-            self.unlock(word & !WAITERS | EXPIRED);
+            self.unlock(locked, word & !WAITERS | EXPIRED);
             (number, woken)
         } else {
             // Those who wait go on waiting, for the new one.
-            self.unlock(word & !EXPIRED);
+            self.unlock(locked, word & !EXPIRED);
             (number, Woken::nobody())
         }
     }
@@ -263,13 +281,14 @@ impl<W: Copy + PartialEq> Direction<W> {
     /// The deadline with this number has come. Nothing happens if another was set
     /// since.
     pub(crate) fn expire(&self, number: u64) -> Woken<W> {
-        let word = self.lock();
+        let locked = self.lock();
+        let word = locked.word;
         if self.deadlines.load(Ordering::Relaxed) != number {
-            self.unlock(word);
+            self.unlock(locked, word);
             return Woken::nobody();
         }
         let woken = self.take_all();
-        self.unlock(word & !WAITERS | EXPIRED);
+        self.unlock(locked, word & !WAITERS | EXPIRED);
         woken
     }
 
@@ -280,9 +299,10 @@ impl<W: Copy + PartialEq> Direction<W> {
 
     /// Calls fail from now on.
     pub(crate) fn close(&self) -> Woken<W> {
-        let word = self.lock();
+        let locked = self.lock();
+        let word = locked.word;
         let woken = self.take_all();
-        self.unlock(word & !WAITERS | CLOSED);
+        self.unlock(locked, word & !WAITERS | CLOSED);
         woken
     }
 
@@ -290,12 +310,13 @@ impl<W: Copy + PartialEq> Direction<W> {
     /// deadline of the one before may still come, which does no harm: the count goes
     /// on, and so do the deadlines' numbers.
     pub(crate) fn reset(&self) {
-        let word = self.lock();
+        let locked = self.lock();
+        let word = locked.word;
         self.deadlines.store(self.deadlines.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.drained.store(0, Ordering::Relaxed);
         let woken = self.take_all();
         debug_assert!(woken.first.is_none(), "somebody waits for a descriptor that is gone");
-        self.unlock((word & TICKS).wrapping_add(TICK));
+        self.unlock(locked, (word & TICKS).wrapping_add(TICK));
     }
 
     /// Whether somebody waits.
@@ -305,7 +326,9 @@ impl<W: Copy + PartialEq> Direction<W> {
 
     /// Takes the lock if the word still is `word`; spins a little if not.
     #[inline(always)]
-    fn try_lock(&self, word: u32, looks: &mut u32) -> bool {
+    fn try_lock(&self, word: u32, looks: &mut u32) -> Option<Locked<'_>> {
+        #[cfg(loom)]
+        let _turnstile = self.turnstile.lock().unwrap();
         // Acquire: pairs with the release in `unlock`.
         if word & LOCKED == 0
             && self
@@ -313,7 +336,13 @@ impl<W: Copy + PartialEq> Direction<W> {
                 .compare_exchange_weak(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
         {
-            return true;
+            return Some(Locked {
+                word,
+                #[cfg(loom)]
+                _turnstile,
+                #[cfg(not(loom))]
+                marker: std::marker::PhantomData,
+            });
         }
         *looks += 1;
         if *looks < SPINS {
@@ -321,24 +350,25 @@ impl<W: Copy + PartialEq> Direction<W> {
         } else {
             hint::give_way();
         }
-        false
+        None
     }
 
-    fn lock(&self) -> u32 {
+    fn lock(&self) -> Locked<'_> {
         let mut looks = 0;
         loop {
             let word = self.word.load(Ordering::Relaxed);
-            if self.try_lock(word, &mut looks) {
-                return word;
+            if let Some(locked) = self.try_lock(word, &mut looks) {
+                return locked;
             }
         }
     }
 
     /// Nobody but the holder changes a locked word, so this is a plain store.
     #[inline(always)]
-    fn unlock(&self, word: u32) {
+    fn unlock(&self, locked: Locked<'_>, word: u32) {
         debug_assert_eq!(word & LOCKED, 0);
         self.word.store(word, Ordering::Release);
+        drop(locked);
     }
 
     #[inline(always)]
@@ -517,10 +547,18 @@ mod model {
         }
     }
 
+    /// Spinning at a lock that is held makes for endless histories; this many
+    /// preemptions are enough to see a broken protocol fail.
+    fn explore(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(f);
+    }
+
     /// A reader that sleeps for ever is a deadlock, which loom reports.
     #[test]
     fn ready_against_wait() {
-        loom::model(|| {
+        explore(3, || {
             let world = World::new();
             let kernel = {
                 let world = world.clone();
@@ -535,7 +573,7 @@ mod model {
     /// Two readers, one event for two messages: both go on.
     #[test]
     fn one_event_for_two_who_wait() {
-        loom::model(|| {
+        explore(2, || {
             let world = World::new();
             let other = {
                 let world = world.clone();
@@ -552,7 +590,7 @@ mod model {
     /// woken at most once for each wait.
     #[test]
     fn ready_against_close_against_wait() {
-        loom::model(|| {
+        explore(2, || {
             let world = World::new();
             let kernel = {
                 let world = world.clone();
@@ -574,7 +612,7 @@ mod model {
     /// to a reader that waits for the new one, which data ends.
     #[test]
     fn an_old_deadline_against_a_new_one_against_wait() {
-        loom::model(|| {
+        explore(2, || {
             let world = World::new();
             let (old, _) = world.direction.set_deadline(false);
             let (_, woken) = world.direction.set_deadline(false);
@@ -596,7 +634,7 @@ mod model {
     /// The deadline ends a wait that nothing else does.
     #[test]
     fn deadline_against_wait() {
-        loom::model(|| {
+        explore(3, || {
             let world = World::new();
             let (number, _) = world.direction.set_deadline(false);
             let clock = {
@@ -613,7 +651,7 @@ mod model {
     /// the other one, who stays, is woken.
     #[test]
     fn giving_up_against_ready() {
-        loom::model(|| {
+        explore(3, || {
             let world = World::new();
             for who in 0..2 {
                 let Begin::Try(seen) = world.direction.begin() else { unreachable!() };
@@ -635,7 +673,7 @@ mod model {
     /// A late event of the descriptor before does not keep a wait from its own.
     #[test]
     fn a_late_event_against_reuse() {
-        loom::model(|| {
+        explore(3, || {
             let world = World::new();
             let kernel = {
                 let world = world.clone();

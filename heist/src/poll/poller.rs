@@ -4,7 +4,7 @@
 //! One at a time, because a ring of the bell is an event like any other: two who
 //! wait at the same time could take each other's.
 
-use crate::prim::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::prim::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::prim::epoll::{Batch, Epoll};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Bell;
@@ -27,7 +27,13 @@ pub(crate) struct Poller {
     waits: AtomicBool,
     /// When somebody looked last.
     last: AtomicU64,
+    /// How likely those that run are not to look soon (see [`Poller::lags`]).
+    lag: AtomicU32,
 }
+
+/// How often those that run must have looked in time before nobody waits beside
+/// them any more.
+const LAG: u32 = 32;
 
 impl Poller {
     pub(crate) const fn new() -> Self {
@@ -37,6 +43,7 @@ impl Poller {
             busy: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             last: AtomicU64::new(0),
+            lag: AtomicU32::new(0),
         }
     }
 
@@ -50,6 +57,23 @@ impl Poller {
     /// When somebody looked last; now, if somebody waits.
     pub(crate) fn last_look(&self, now: u64) -> u64 {
         if self.waits.load(Ordering::Relaxed) { now } else { self.last.load(Ordering::Relaxed) }
+    }
+
+    /// Whether somebody should wait here although others run.
+    ///
+    /// Those that run look when they have nothing else to do, usually within
+    /// microseconds; whoever waited beside them would be woken for each event that
+    /// they could have taken along, and take turns with them at handling one. But
+    /// what they run may compute. Nobody can know, so it is learned: sysmon finds out
+    /// that nobody has looked for a millisecond, and each look that comes while
+    /// somebody waits says the opposite.
+    pub(crate) fn lags(&self) -> bool {
+        self.lag.load(Ordering::Relaxed) != 0
+    }
+
+    /// Nobody has looked for long.
+    pub(crate) fn note_lag(&self) {
+        self.lag.store(LAG, Ordering::Relaxed);
     }
 
     pub(super) fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
@@ -82,6 +106,8 @@ impl Poller {
     #[must_use]
     pub(crate) fn look(&self, batch: &mut Batch) -> bool {
         if self.busy.load(Ordering::Relaxed) || self.busy.swap(true, Ordering::Acquire) {
+            // Relaxed, and no read-modify-write: it is a guess.
+            self.lag.store(self.lag.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
             return false;
         }
         let epoll = self.epoll();
@@ -93,26 +119,43 @@ impl Poller {
         epoll.is_some()
     }
 
-    /// Waits for events, for the bell, or until a moment.
-    pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
+    /// Becomes the one who looks, in order to wait.
+    pub(crate) fn enter(&self) -> Waiting<'_> {
         // Who looks does so for a moment: this one must not go to sleep without
         // looking, as it may be the last.
         while self.busy.swap(true, Ordering::Acquire) {
             hint::give_way();
         }
         self.waits.store(true, Ordering::Relaxed);
-        if let Some(epoll) = self.epoll() {
-            epoll.wait(until, batch);
-        }
-        self.last.store(clock::now(), Ordering::Relaxed);
-        self.waits.store(false, Ordering::Relaxed);
-        self.busy.store(false, Ordering::Release);
+        Waiting { poller: self }
     }
 
     /// Its runtime has ended: everything that was registered is not any more.
     pub(crate) fn close(&self) {
         self.registered.store(0, Ordering::SeqCst);
         self.epoll.lock().take();
+    }
+}
+
+/// The right to wait. Whoever has it may be rung for: nobody else takes that event.
+pub(crate) struct Waiting<'a> {
+    poller: &'a Poller,
+}
+
+impl Waiting<'_> {
+    /// Waits for events, for the bell, or until a moment.
+    pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
+        if let Some(epoll) = self.poller.epoll() {
+            epoll.wait(until, batch);
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.poller.last.store(clock::now(), Ordering::Relaxed);
+        self.poller.waits.store(false, Ordering::Relaxed);
+        self.poller.busy.store(false, Ordering::Release);
     }
 }
 

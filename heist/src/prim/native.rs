@@ -364,6 +364,79 @@ pub(crate) mod thread {
         low as usize + guard
     }
 
+    /// Where this thread's own memory lies: its thread-locals, from the first
+    /// address to behind the last, in at most two blocks. `first_frame` is some
+    /// address in the first function of the thread that is ours.
+    ///
+    /// The blocks of the program and of the libraries that it was started with lie
+    /// together, beside what the thread pointer points to; in between there is
+    /// room for some that are loaded later. The second block is that of the library
+    /// that heist itself is in, if that was loaded later and found no room there.
+    pub(crate) fn tls_bounds(first_frame: usize) -> [(usize, usize); 2] {
+        /// Blocks that are further away than this are not beside it.
+        const NEAR: usize = 1 << 20;
+        struct Found {
+            pointer: usize,
+            slot: usize,
+            near: (usize, usize),
+            own: (usize, usize),
+        }
+        unsafe extern "C" fn visit(
+            info: *mut libc::dl_phdr_info,
+            _size: libc::size_t,
+            found: *mut libc::c_void,
+        ) -> libc::c_int {
+            // SAFETY: the linker passes a valid description, and what it was given.
+            let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
+            let low = info.dlpi_tls_data as usize;
+            if low == 0 {
+                return 0; // it has none, or this thread has not used it
+            }
+            for i in 0..usize::from(info.dlpi_phnum) {
+                // SAFETY: as many headers as it says.
+                let header = unsafe { &*info.dlpi_phdr.add(i) };
+                if header.p_type != libc::PT_TLS {
+                    continue;
+                }
+                let block = (low, low + header.p_memsz as usize);
+                if low.abs_diff(found.pointer) < NEAR {
+                    found.near = (found.near.0.min(block.0), found.near.1.max(block.1));
+                } else if (block.0..block.1).contains(&found.slot) {
+                    found.own = block;
+                }
+            }
+            0
+        }
+        let pointer = thread_pointer();
+        let slot = SLOT.with(|slot| ptr::from_ref(slot) as usize);
+        let near = (pointer, pointer + size_of::<usize>());
+        let mut found = Found { pointer, slot, near, own: (0, 0) };
+        // SAFETY: `visit` gets a pointer to what it expects, which outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+        // On x86-64 they lie between the thread's first frame and its pointer, and
+        // so does the room for more.
+        if cfg!(target_arch = "x86_64") && pointer.wrapping_sub(first_frame) < NEAR {
+            found.near.0 = found.near.0.min(first_frame);
+        }
+        [found.near, found.own]
+    }
+
+    /// What tells the thread's memory from that of others.
+    fn thread_pointer() -> usize {
+        let pointer: usize;
+        // SAFETY: reads a register, and on x86-64 the word that it points to,
+        // which the ABI says is its own address.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::asm!("mov {}, fs:0", out(reg) pointer,
+                options(readonly, nostack, preserves_flags));
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer,
+                options(nomem, nostack, preserves_flags));
+        }
+        pointer
+    }
+
     /// How many OS threads this process has, if the kernel tells.
     pub(crate) fn count_in_process() -> Option<usize> {
         Some(std::fs::read_dir("/proc/self/task").ok()?.count())
@@ -383,6 +456,20 @@ pub(crate) mod os {
                 _ if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {}
                 _ => return,
             }
+        }
+    }
+
+    /// A descriptor that becomes readable when a process has ended.
+    pub(crate) fn pidfd_open(process: u32) -> std::io::Result<std::os::fd::OwnedFd> {
+        use std::os::fd::FromRawFd;
+        // SAFETY: takes no pointers; the descriptor that it returns is ours, and is
+        // closed on exec.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_pidfd_open, process, 0);
+            if fd < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(std::os::fd::OwnedFd::from_raw_fd(fd as libc::c_int))
         }
     }
 

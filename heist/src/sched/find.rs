@@ -4,7 +4,7 @@
 //!
 //! | # | phase | where |
 //! |---|---|---|
-//! | 0 | safe point: does the runtime close? | [`find_runnable`] |
+//! | 0 | safe point: does the runtime close, or the world stop? | [`stop::at_safe_point`] |
 //! | 1 | timers that are due | [`timers::check`] |
 //! | 2 | every 61st tick, one from the global queue, or one that yielded | [`from_global_now_and_then`] |
 //! | 3 | the local queue: runnext, then the ring | [`from_local`] |
@@ -20,6 +20,7 @@ use super::p::Held;
 use super::policy::{Departure, departs};
 use super::protocol::idle::{Found, Recheck};
 use super::schedt::Sched;
+use super::stop::{self, Halt};
 use super::timers::Keeper;
 use super::{netpoll, steal, timers, wake};
 use crate::prim::atomic::Ordering;
@@ -69,9 +70,12 @@ impl Next {
 pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
     loop {
         let p = m.held();
-        if m.sched.closing() {
-            give_up_for_good(m);
-            return None;
+        if m.sched.halts() {
+            match stop::at_safe_point(m) {
+                Halt::GoOn => {}
+                Halt::LookAgain => continue,
+                Halt::End => return None,
+            }
         }
         timers::check(m.sched, p);
         if let Some(next) = from_global_now_and_then(m, p).or_else(|| from_local(p)) {
@@ -370,7 +374,10 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
         let mut events = None;
         let woken = if offices.polls {
             let batch = events.insert(Batch::new());
-            m.note.sleep_elsewhere(|| sched.poll.wait(offices.timers, batch))
+            // First the right to wait, then the note: who rings when it says that this
+            // one is there must reach it.
+            let waiting = sched.poll.enter();
+            m.note.sleep_elsewhere(|| waiting.wait(offices.timers, batch))
         } else {
             m.note.sleep_until(Some(offices.timers.unwrap_or_else(|| clock::after(patience))))
         };
@@ -426,7 +433,10 @@ fn take_offices(m: &'static M) -> Offices {
     let until = timers::earliest(sched);
     let earlier = shared.keeper.is_none_or(|keeper| ptr::eq(keeper.m, m) || until < keeper.until);
     let keeps = idle && earlier && until != NEVER;
-    let polls = idle && sched.poll.is_wanted() && shared.poller.is_none_or(|p| ptr::eq(p, m));
+    // If others run, they look at the network, unless they were seen not to.
+    let last = shared.idle_ps.len() == sched.procs() as usize || sched.poll.lags();
+    let polls =
+        idle && last && sched.poll.is_wanted() && shared.poller.is_none_or(|p| ptr::eq(p, m));
     // Or the next one to sleep would rely on it.
     shared.leave_offices(m);
     if keeps {
@@ -472,14 +482,4 @@ fn leave_idle(m: &'static M) -> bool {
 fn retire(m: &'static M) -> bool {
     let surplus = m.sched.shared.lock().threads > m.sched.procs() as usize;
     surplus && leave_idle(m)
-}
-
-/// The runtime closes: the P is given up whatever is queued on it; shutdown
-/// collects it.
-fn give_up_for_good(m: &'static M) {
-    if m.searching() {
-        m.set_searching(false);
-        let _ = m.sched.idle.found();
-    }
-    m.release_p();
 }

@@ -21,7 +21,7 @@ use super::protocol::g_state::Status;
 #[inline(always)]
 pub(crate) fn inherit(m: &'static M, p: Held, g: &'static G) -> Option<&'static G> {
     // One that has locked its thread takes it along.
-    if p.tick().is_multiple_of(GLOBAL_EVERY) || m.sched.closing() || g.has(flag::PINNED) {
+    if p.tick().is_multiple_of(GLOBAL_EVERY) || m.sched.halts() || g.has(flag::PINNED) {
         return None;
     }
     // SAFETY: the goroutine runs, on its own stack.

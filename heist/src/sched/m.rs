@@ -10,6 +10,7 @@ use super::protocol::g_state::Status;
 use super::protocol::lease::{Entry, Lease};
 use super::schedt::Sched;
 use super::signal;
+use super::tls_guard::ThreadMemory;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, keep};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -62,6 +63,8 @@ pub(crate) struct M {
     /// How long it watches for a P that is likely to come before it sleeps, in
     /// nanoseconds.
     pub(crate) patience: u64,
+    /// Its thread's own memory.
+    pub(crate) tls: ThreadMemory,
     pub(crate) thread: Lock<Option<thread::JoinHandle<()>>>,
 }
 
@@ -92,6 +95,7 @@ impl M {
             freeze: Freeze::new(),
             os: AtomicU32::new(0),
             patience: patience(),
+            tls: ThreadMemory::new(),
             thread: Lock::new(Rank::Threads, None),
         }));
         keep(m)
@@ -214,6 +218,7 @@ impl M {
         thread::set_slot(ptr::from_ref(self).cast());
         self.os.store(thread::OsThread::current().id(), Ordering::Relaxed);
         thread::sleep_precisely();
+        self.tls.found(&self.sched.config());
         let stack = signal::AltStack::install();
         if self.acquire_next_p() {
             super::exec::run_loop(self);

@@ -9,9 +9,11 @@
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
 //! | `exec`, `heir`, `park`, `in_place`, `locked` | running one; the next one on its stack; leaving and coming back; waiting with the thread; keeping it |
+//! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `waiter`, `timers`, `alarm` | a new one; whom to wake for it; whoever waits; until when; what the clock calls |
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
+//! | `stop` | stopping the world; another number of Ps |
 //! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults and preemption; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
@@ -85,6 +87,9 @@ pub(crate) mod steal;
 #[cfg(not(loom))]
 pub(crate) mod steal_order;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: what only the holder touches
+pub(crate) mod stop;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: values of any type in a few words
 pub(crate) mod storage;
 #[cfg(not(loom))]
@@ -97,6 +102,9 @@ pub(crate) mod sysmon;
 pub(crate) mod task;
 #[cfg(not(loom))]
 pub(crate) mod timers;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the stacks of others
+pub(crate) mod tls_guard;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: tagged words
 pub(crate) mod waiter;

@@ -25,7 +25,7 @@
 //! by somebody else, who tells an idle M to look ([`see_to_it`]).
 
 use super::g::WaitReason;
-use super::m;
+use super::m::{self, Inside};
 use super::p::Held;
 use super::park;
 use super::schedt::Sched;
@@ -54,9 +54,10 @@ static DESCS: Table<Desc> = Table::new(Desc::new);
 /// A busy P looks if nobody has for so long.
 const LATE: u64 = 200_000;
 
-/// sysmon looks if nobody has for so long: a P is idle, but nobody waits.
+/// sysmon looks if nobody has for so long: a P is idle, but nobody waits in the
+/// poller, since the one that did has found something that takes its time.
 const UNWATCHED: u64 = 1_000_000;
-/// All Ps are busy.
+/// The same while all Ps are busy.
 const VERY_LATE: u64 = 10_000_000;
 
 /// Reading, and accepting; or writing, and connecting.
@@ -201,7 +202,10 @@ impl Pollable {
     ) -> io::Result<()> {
         match (call.patience)() {
             Patience::Forever => {}
-            Patience::None => return Err(would_block()),
+            Patience::None => {
+                park::poll_point();
+                return Err(would_block());
+            }
             // From the first wait on.
             Patience::For(time) => {
                 until.get_or_insert_with(|| clock::now().saturating_add(time));
@@ -215,18 +219,21 @@ impl Pollable {
             },
         };
         let direction = call.side.of(desc);
-        let turn = Waiter::current().begin();
-        if direction.wait(seen, turn) == Wait::Again {
+        let (turn, wait) = unfrozen(|| {
+            let turn = Waiter::current().begin();
+            (turn, direction.wait(seen, turn))
+        });
+        if wait == Wait::Again {
             return Ok(());
         }
         match turn.sleep(*until, WaitReason::Io, call.site) {
             Slept::Woken => Ok(()),
             Slept::Expired => {
-                direction.leave(turn);
+                unfrozen(|| direction.leave(turn));
                 Err(would_block())
             }
             Slept::Unwind => {
-                direction.leave(turn);
+                unfrozen(|| direction.leave(turn));
                 park::unwind()
             }
         }
@@ -260,7 +267,7 @@ impl Pollable {
             return;
         };
         let passed = when.is_some_and(|when| when <= clock::now());
-        let (number, woken) = side.of(desc).set_deadline(passed);
+        let (number, woken) = unfrozen(|| side.of(desc).set_deadline(passed));
         wake_all(woken, Turn::wake);
         let armed = match when {
             Some(when) if !passed => {
@@ -279,15 +286,15 @@ impl Pollable {
     /// Calls fail from now on, those that wait now included.
     pub(crate) fn close(&self) {
         let desc = self.desc().unwrap_or_else(|| self.make());
-        wake_all(desc.read.close(), Turn::wake);
-        wake_all(desc.write.close(), Turn::wake);
+        wake_all(unfrozen(|| desc.read.close()), Turn::wake);
+        wake_all(unfrozen(|| desc.write.close()), Turn::wake);
     }
 
     /// The owner is about to close the descriptor, or to give it away. Nobody waits.
     #[inline]
     pub(crate) fn release(&self, fd: BorrowedFd<'_>) {
         let Some(desc) = self.desc() else { return };
-        desc.deregister(fd);
+        unfrozen(|| desc.deregister(fd));
         for alarm in &desc.alarms {
             match alarm.swap(0, Ordering::Relaxed) {
                 0 => {}
@@ -299,6 +306,14 @@ impl Pollable {
     }
 }
 
+/// Does something with a direction, from user code: inside of the runtime, where no
+/// thread is frozen. Whoever looks at the network might wait for it.
+#[inline(always)]
+fn unfrozen<R>(f: impl FnOnce() -> R) -> R {
+    let _inside = Inside::enter();
+    f()
+}
+
 /// As a call that gives up returns it: std's read with a timeout does.
 #[cold]
 fn would_block() -> io::Error {
@@ -307,6 +322,7 @@ fn would_block() -> io::Error {
 
 #[cold]
 fn expired() -> io::Error {
+    park::poll_point();
     io::Error::new(io::ErrorKind::TimedOut, "the deadline has passed")
 }
 
@@ -337,6 +353,11 @@ fn see_to_it(sched: &'static Sched) {
     if m::current().is_some_and(|m| std::ptr::eq(m.sched, sched)) {
         return;
     }
+    wake_poller(sched);
+}
+
+/// Has an idle M look whether it should wait in the poller.
+fn wake_poller(sched: &'static Sched) {
     let shared = sched.shared.lock();
     // Whoever goes to sleep later looks with the lock held.
     let sleeper = if shared.poller.is_none() { shared.idle_ms.last().copied() } else { None };
@@ -394,13 +415,6 @@ pub(crate) fn look_if_late(sched: &'static Sched, p: Held, now: u64) {
     }
 }
 
-/// Whether sysmon should look soon: some P is idle, but no M waits in the poller,
-/// since the one that did has found something that takes its time.
-pub(crate) fn is_unwatched(sched: &Sched) -> bool {
-    let now = u64::MAX;
-    sched.poll.is_wanted() && sched.idle.idle_ps() != 0 && sched.poll.last_look(now) != now
-}
-
 /// sysmon looks, if nobody has for long. Returns whether there was something.
 pub(crate) fn look_for_others(sched: &'static Sched, now: u64) -> bool {
     if !sched.poll.is_wanted() {
@@ -415,6 +429,9 @@ pub(crate) fn look_for_others(sched: &'static Sched, now: u64) -> bool {
     if looked {
         deliver_from_outside(&batch);
     }
+    // From now on somebody waits, if there is somebody.
+    sched.poll.note_lag();
+    wake_poller(sched);
     looked
 }
 

@@ -114,6 +114,8 @@ pub(crate) struct P {
     streak: AtomicU32,
     /// The M that holds it, for reports.
     m: AtomicPtr<M>,
+    /// It has yet to call what every P is to call (see `stop::on_each_p`).
+    pub(crate) safe_point: AtomicBool,
     /// A thief took this P's runnext: its goroutine computes on after a wake.
     pub(crate) late: AtomicBool,
     pub(crate) timers: Timers<Due>,
@@ -137,6 +139,7 @@ impl P {
             tick: AtomicU32::new(0),
             streak: AtomicU32::new(0),
             m: AtomicPtr::new(ptr::null_mut()),
+            safe_point: AtomicBool::new(false),
             late: AtomicBool::new(false),
             timers: Timers::new(),
             timers_late: AtomicBool::new(false),
@@ -254,11 +257,16 @@ impl Held {
         next
     }
 
+    /// Gives away what the P has cached.
+    pub(crate) fn flush(&self, class: stacks::Class) {
+        self.own().gs.flush();
+        self.own().frames.reset(class);
+    }
+
     /// Makes the P new for another runtime.
     pub(crate) fn reset(&self, class: stacks::Class, seed: u64) {
         self.own().rng.reseed(seed ^ u64::from(self.p.id) << 32);
-        self.own().gs.flush();
-        self.own().frames.reset(class);
+        self.flush(class);
         self.own().offered_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);

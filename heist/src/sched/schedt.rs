@@ -64,6 +64,7 @@ pub(crate) struct Config {
     pub(crate) seed: u64,
     pub(crate) trace: Option<Duration>,
     pub(crate) trace_detail: bool,
+    pub(crate) tls_guard: bool,
 }
 
 /// What the scheduler's lock protects.
@@ -86,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) keeper: Option<Keeper>,
     /// The idle M that waits in the poller, if there is anything to wait for.
     pub(crate) poller: Option<&'static M>,
+    /// Ps that Ms have given up because the world is to stop.
+    pub(crate) stopped: Vec<&'static P>,
     /// Every M ever made.
     pub(crate) all_ms: Vec<&'static M>,
     /// Ms with a thread.
@@ -133,6 +136,16 @@ impl Shared {
     }
 }
 
+/// Why an M does not simply go on to the next goroutine.
+pub(crate) mod halt {
+    /// The runtime shuts down.
+    pub(crate) const CLOSING: u32 = 1;
+    /// The world is to stop: give the P up (see `stop`).
+    pub(crate) const STOPPING: u32 = 2;
+    /// Each P is to call a function (see `stop::on_each_p`).
+    pub(crate) const SAFE_POINT: u32 = 4;
+}
+
 /// How often sysmon acted; it alone writes.
 #[derive(Default)]
 pub(crate) struct Preemption {
@@ -168,8 +181,11 @@ pub(crate) struct Sched {
     /// How often it was opened.
     life: AtomicU32,
     /// Read at every step, written when the runtime opens and closes.
-    closing: CachePadded<AtomicBool>,
+    /// Bits of [`halt`].
+    halt: CachePadded<AtomicU32>,
     procs: AtomicU32,
+    /// The most that there were in this life: what those have counted still counts.
+    most_procs: AtomicU32,
     pub(crate) idle_runq_size: AtomicUsize,
     all_ps: Box<[OnceLock<&'static P>]>,
     config: Lock<Option<Arc<Config>>>,
@@ -193,6 +209,12 @@ pub(crate) struct Sched {
     pub(crate) unwinding: Lock<BTreeSet<u64>>,
     /// Ms without a thread, for those who unwind.
     ghosts: Lock<Vec<&'static M>>,
+    /// Who takes Ps from Ms: sysmon, or whoever stops the world.
+    pub(crate) taking: Lock<()>,
+    /// Wakes whoever stops the world.
+    pub(crate) stopped: Note,
+    /// What each P is to call, while [`halt::SAFE_POINT`] is set.
+    pub(crate) safe_point: Lock<Option<super::stop::SafePoint>>,
     /// What sysmon did to those that would not leave.
     pub(crate) preemption: Preemption,
     /// `usize::MAX` for as many as Ps.
@@ -201,6 +223,9 @@ pub(crate) struct Sched {
     pub(crate) requests: AtomicBool,
     /// Ms that wait with their goroutine.
     pub(crate) in_place: AtomicUsize,
+    /// Stacks that were searched for thread-locals, and those that had some.
+    pub(crate) tls_searches: AtomicU64,
+    pub(crate) tls_holds: AtomicU64,
     /// The thread that a panic started in order to shut the runtime down.
     pub(crate) shutdown_thread: Lock<Option<thread::JoinHandle<()>>>,
 }
@@ -242,9 +267,12 @@ impl Sched {
             None => Sched::make()?,
         };
         sched.procs.store(config.procs as u32, Ordering::Relaxed);
+        sched.most_procs.store(config.procs as u32, Ordering::Relaxed);
         sched.opened.store(clock::now(), Ordering::Relaxed);
         sched.foreign_spawned.store(0, Ordering::Relaxed);
         sched.foreign_finished.store(0, Ordering::Relaxed);
+        sched.tls_searches.store(0, Ordering::Relaxed);
+        sched.tls_holds.store(0, Ordering::Relaxed);
         *sched.fatal_panic.lock() = None;
         sched.unwinding.lock().clear();
         sched.max_runners.store(config.max_runners.unwrap_or(usize::MAX), Ordering::Relaxed);
@@ -267,7 +295,7 @@ impl Sched {
         shared.closed = false;
         sched.life.store(sched.life().wrapping_add(1), Ordering::Relaxed);
         drop(shared);
-        sched.closing.store(false, Ordering::Release);
+        sched.halt.store(0, Ordering::Release);
         Some(sched)
     }
 
@@ -291,6 +319,7 @@ impl Sched {
                     free_ms: Vec::new(),
                     keeper: None,
                     poller: None,
+                    stopped: Vec::new(),
                     all_ms: Vec::new(),
                     threads: 0,
                     closed: true,
@@ -303,8 +332,9 @@ impl Sched {
             timer_mask: Mask::new(),
             idle_mask: Mask::new(),
             life: AtomicU32::new(0),
-            closing: CachePadded::new(AtomicBool::new(true)),
+            halt: CachePadded::new(AtomicU32::new(halt::CLOSING)),
             procs: AtomicU32::new(0),
+            most_procs: AtomicU32::new(0),
             idle_runq_size: AtomicUsize::new(0),
             all_ps: (0..MAX_PROCS).map(|_| OnceLock::new()).collect(),
             config: Lock::new(Rank::Leaf, None),
@@ -319,10 +349,15 @@ impl Sched {
             winding_down: Lock::new(Rank::Shutdown, false),
             unwinding: Lock::new(Rank::Leaf, BTreeSet::new()),
             ghosts: Lock::new(Rank::Leaf, Vec::new()),
+            taking: Lock::new(Rank::Taking, ()),
+            stopped: Note::new(),
+            safe_point: Lock::new(Rank::Leaf, None),
             preemption: Preemption::default(),
             max_runners: AtomicUsize::new(usize::MAX),
             requests: AtomicBool::new(false),
             in_place: AtomicUsize::new(0),
+            tls_searches: AtomicU64::new(0),
+            tls_holds: AtomicU64::new(0),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
         TABLE[slot as usize].store(ptr::from_ref(keep(sched)).cast_mut(), Ordering::Release);
@@ -337,11 +372,12 @@ impl Sched {
                 fatal!("a runtime was recycled with {} threads", shared.threads);
             }
             while self.take_idle_p(&mut shared).is_some() {}
+            shared.stopped.clear();
             shared.keeper = None;
             shared.poller = None;
         }
         timers::clear(self);
-        for p in self.ps() {
+        for p in self.ps_ever() {
             // SAFETY: there are no Ms, so nobody holds the Ps.
             unsafe { Held::new(p) }.reset(self.config().stack, 0);
         }
@@ -390,6 +426,12 @@ impl Sched {
         self.ghosts.lock().push(m);
     }
 
+    /// The Ps, and those that there were before their number was lowered.
+    pub(crate) fn ps_ever(&self) -> impl Iterator<Item = &'static P> {
+        let most = self.most_procs.load(Ordering::Relaxed) as usize;
+        self.all_ps[..most].iter().filter_map(|p| p.get().copied())
+    }
+
     /// The Ps.
     pub(crate) fn ps(&self) -> impl Iterator<Item = &'static P> {
         self.all_ps[..self.procs() as usize].iter().filter_map(|p| p.get().copied())
@@ -406,11 +448,42 @@ impl Sched {
     /// Whether the runtime shuts down.
     #[inline(always)]
     pub(crate) fn closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
+        self.halt.load(Ordering::Acquire) & halt::CLOSING != 0
     }
 
     pub(crate) fn start_closing(&self) {
-        self.closing.store(true, Ordering::SeqCst);
+        self.set_halt(halt::CLOSING, true);
+    }
+
+    /// Whether an M has something to look at before it goes on: see [`halt`].
+    #[inline(always)]
+    pub(crate) fn halts(&self) -> bool {
+        self.halt.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the world is to stop.
+    pub(crate) fn stopping(&self) -> bool {
+        self.halt.load(Ordering::Acquire) & halt::STOPPING != 0
+    }
+
+    pub(crate) fn set_halt(&self, bit: u32, on: bool) {
+        if on {
+            self.halt.fetch_or(bit, Ordering::SeqCst);
+        } else {
+            self.halt.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+
+    /// Changes the number of Ps, while nobody holds one; returns the new ones.
+    pub(crate) fn set_procs(&'static self, procs: u32) {
+        let alone = procs == 1;
+        for id in 0..procs.max(self.procs()) {
+            let make = || keep(Box::leak(Box::new(P::new(id, alone))));
+            let p: &'static P = self.all_ps[id as usize].get_or_init(make);
+            p.runq.set_alone(alone);
+        }
+        self.most_procs.fetch_max(procs, Ordering::Relaxed);
+        self.procs.store(procs, Ordering::SeqCst);
     }
 
     /// The goroutine whose panic closed the runtime, if that is what `payload`
@@ -423,7 +496,7 @@ impl Sched {
     pub(crate) fn goroutines(&self) -> usize {
         // Finished first: a goroutine that ends meanwhile counts as alive, and
         // the difference is never negative.
-        let sum = |f: fn(&P) -> u64| self.ps().map(f).sum::<u64>();
+        let sum = |f: fn(&P) -> u64| self.ps_ever().map(f).sum::<u64>();
         let finished =
             sum(|p| p.counters.finished.get()) + self.foreign_finished.load(Ordering::Acquire);
         let spawned =

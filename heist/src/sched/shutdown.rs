@@ -293,6 +293,11 @@ fn unwind_all(sched: &'static Sched) {
 /// Ends one goroutine. Returns whether it did.
 fn unwind_one(sched: &'static Sched, m: &'static M, g: &'static G) -> bool {
     if !g.has_started() {
+        // One that runs to its end on a thread of its own, which waited for a P
+        // when the others stopped, has given its stack back already.
+        if g.state.status() != Status::Runnable {
+            return false;
+        }
         cancel(g);
     } else if !unwind_started(m, g) {
         return false;

@@ -193,7 +193,6 @@ impl Watch {
     /// `delay`, but no longer than until the next timer is late, the end of a slice,
     /// or until it is this one's turn to look at the network.
     fn until_next(&self, delay: Duration) -> Duration {
-        let delay = if netpoll::is_unwatched(self.sched) { delay.min(MEDIUM) } else { delay };
         let late = timers::earliest(self.sched).saturating_add(LATE);
         let next = late.min(self.next.unwrap_or(NEVER));
         if delay == SHORT || next == NEVER {
@@ -233,12 +232,16 @@ impl Watch {
             stacks::trim();
         }
         let mut acted = false;
-        for (i, p) in self.sched.ps().enumerate() {
-            acted |= self.help_stale_next(i, p);
+        // Whoever stops the world takes Ps, too.
+        if let Some(_alone) = self.sched.taking.try_lock() {
+            self.seen.resize(self.sched.procs() as usize, Seen::default());
+            for (i, p) in self.sched.ps().enumerate() {
+                acted |= self.help_stale_next(i, p);
+            }
+            let looked = self.retaker.look(now);
+            self.next = looked.next;
+            acted |= looked.acted;
         }
-        let looked = self.retaker.look(now);
-        self.next = looked.next;
-        acted |= looked.acted;
         acted |= self.help_late_timers(now);
         acted |= netpoll::look_for_others(self.sched, now);
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {

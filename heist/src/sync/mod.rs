@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `mutex.rs`, `raw_mutex.rs`, `spin.rs` | [`Mutex`]: the data; the lock; when to spin |
 //! | `rwlock.rs`, `raw_rwlock.rs` | [`RwLock`] |
+//! | `reentrant.rs` | the lock of the standard streams |
 //! | `condvar.rs` | [`Condvar`] |
 //! | `barrier.rs` | [`Barrier`] |
 //! | `once.rs`, `once_lock.rs`, `lazy_lock.rs` | [`Once`], [`OnceLock`], [`LazyLock`] |
@@ -56,6 +57,8 @@ mod poison;
 mod queue;
 mod raw_mutex;
 mod raw_rwlock;
+#[cfg(not(sim))]
+pub(crate) mod reentrant;
 #[allow(unsafe_code)] // named file: the data behind the lock
 mod rwlock;
 mod semaphore;

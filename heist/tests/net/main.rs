@@ -3,10 +3,16 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod life;
 mod tcp;
+mod udp;
+mod unix;
 
 use common::*;
-use heist::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use heist::net::{
+    Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket, UnixDatagram,
+    UnixListener, UnixStream,
+};
 use heist::sync::WaitGroup;
 use heist::thread;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -44,4 +50,20 @@ fn waiting<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> thread:
     let handle = thread::Builder::new().name(name).spawn(f).unwrap();
     until(|| heist::debug::dump().contains(&sign));
     handle
+}
+
+/// How many descriptors the process has.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Random numbers, the same in each run.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
 }
