@@ -5,13 +5,13 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `g`, `g_pool`, `task`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, its stack, its name, its values |
+//! | `g`, `g_pool`, `task`, `storage`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, room for those, its stack, its name, its values |
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
-//! | `exec`, `park`, `in_place`, `locked` | running one; leaving and coming back; waiting with the thread; keeping it |
+//! | `exec`, `heir`, `park`, `in_place`, `locked` | running one; the next one on its stack; leaving and coming back; waiting with the thread; keeping it |
 //! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
 //! | `policy` | where all this departs from Go, for comparisons |
-//! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
+//! | `spawn`, `wake`, `waiter`, `timers`, `alarm` | a new one; whom to wake for it; whoever waits; until when; what the clock calls |
 //! | `forks`, `thieves` | branches of fork-join: sharing them; asking for them |
 //! | `jobs`, `told` | what `par` spawns: newest first; on a certain P |
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
