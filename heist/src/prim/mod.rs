@@ -42,10 +42,10 @@ pub(crate) use sim::{atomic, clock, env, epoll, futex, hint, mutex, os, probe, t
 pub(crate) use native::fault;
 
 #[cfg(not(any(loom, sim)))]
+pub(crate) mod cpu_limit;
+#[cfg(not(any(loom, sim)))]
 #[allow(unsafe_code)] // named file: system calls
 pub(crate) mod epoll;
-#[cfg(not(any(loom, sim)))]
-pub(crate) mod cpu_limit;
 pub(crate) mod fatal;
 #[allow(unsafe_code)] // named file: the value behind a latch
 pub(crate) mod latch;
