@@ -19,8 +19,9 @@
 //! A goroutine that blocks may go on on another OS thread. So nothing that came
 //! out of a `thread_local!` (a reference, a borrowed `RefCell`, a cloned handle
 //! that is not `Send`) may live across a call that can block. Use
-//! [`goroutine_local!`] for values that belong to a goroutine. The compiler
-//! cannot check this.
+//! [`goroutine_local!`] for values that belong to a goroutine, or
+//! [`runtime::pin`] while such a thing is held. The compiler cannot check this;
+//! [`Builder::tls_guard`] looks for it at run time.
 //!
 //! # Where it runs
 //!

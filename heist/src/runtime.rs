@@ -2,11 +2,12 @@
 
 use crate::obs;
 use crate::prim::env;
+use crate::prim::thread::usable_cpus;
 use crate::sched::mask::MAX_PROCS;
 use crate::sched::schedt::{Config, Sched};
 use crate::sched::{m, shutdown, signal, spawn, stop, sysmon, wake};
 use crate::stacks::{self, Class};
-use crate::thread::{JoinHandle, available_parallelism};
+use crate::thread::JoinHandle;
 use std::fmt;
 use std::io;
 use std::panic::Location;
@@ -68,7 +69,8 @@ impl Builder {
 
     /// How many goroutines run at the same time: the number of Ps. By default
     /// what the environment variable `HEIST_MAX_PROCS` says, else the number of
-    /// CPUs that this process may use.
+    /// CPUs that this process may run on; if its cgroups have a quota for CPU time, no
+    /// more than that, rounded up, but two if there are two (Go's rule).
     pub fn max_procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);
         self
@@ -249,7 +251,7 @@ impl Builder {
 
 fn procs_from(variable: Option<&str>) -> Result<usize, BuildError> {
     match variable {
-        None | Some("") => Ok(available_parallelism().map_or(1, |n| n.get().min(MAX_PROCS))),
+        None | Some("") => Ok(usable_cpus().min(MAX_PROCS)),
         Some(text) => text.trim().parse().map_err(|_| BuildError::Variable(text.to_owned())),
     }
 }
