@@ -9,6 +9,7 @@ mod burst;
 pub(crate) mod callgrind;
 mod compare;
 mod flat;
+mod forks;
 mod gate;
 mod many;
 mod mutex;
@@ -62,6 +63,9 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     wake::BENCHMARK_BUSY,
     wake::BENCHMARK_WAITING,
     skynet::BENCHMARK,
+    forks::BENCHMARK_FIB,
+    forks::BENCHMARK_TREE,
+    forks::BENCHMARK_SORT,
     ops::BENCHMARK,
     callgrind::BENCHMARK,
 ];
@@ -79,6 +83,8 @@ pub(crate) enum Peer {
     May,
     Rayon,
     Threads,
+    /// One thread that forks nothing.
+    Plain,
     Go,
 }
 
@@ -90,13 +96,14 @@ impl Peer {
             Peer::May => "may",
             Peer::Rayon => "rayon",
             Peer::Threads => "threads",
+            Peer::Plain => "plain",
             Peer::Go => "Go",
         }
     }
 
     pub(crate) fn named(name: &str) -> Option<Peer> {
-        use Peer::{Go, Heist, May, Rayon, Threads, Tokio};
-        [Heist, Tokio, May, Rayon, Threads, Go].into_iter().find(|peer| peer.name() == name)
+        use Peer::{Go, Heist, May, Plain, Rayon, Threads, Tokio};
+        [Heist, Tokio, May, Rayon, Threads, Plain, Go].into_iter().find(|peer| peer.name() == name)
     }
 }
 
@@ -144,6 +151,9 @@ const PROBLEMS: &[&Problem] = &[
     &wake::PROBLEM_BUSY,
     &wake::PROBLEM_WAITING,
     &skynet::PROBLEM,
+    &forks::PROBLEM_FIB,
+    &forks::PROBLEM_TREE,
+    &forks::PROBLEM_SORT,
 ];
 
 impl Problem {
