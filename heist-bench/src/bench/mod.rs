@@ -11,6 +11,7 @@ mod compare;
 mod connections;
 mod echo;
 mod flat;
+mod forks;
 mod gate;
 mod many;
 mod mutex;
@@ -67,6 +68,9 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     skynet::BENCHMARK,
     echo::BENCHMARK,
     connections::BENCHMARK,
+    forks::BENCHMARK_FIB,
+    forks::BENCHMARK_TREE,
+    forks::BENCHMARK_SORT,
     ops::BENCHMARK,
     callgrind::BENCHMARK,
 ];
@@ -84,6 +88,8 @@ pub(crate) enum Peer {
     May,
     Rayon,
     Threads,
+    /// One thread that forks nothing.
+    Plain,
     Go,
 }
 
@@ -95,13 +101,14 @@ impl Peer {
             Peer::May => "may",
             Peer::Rayon => "rayon",
             Peer::Threads => "threads",
+            Peer::Plain => "plain",
             Peer::Go => "Go",
         }
     }
 
     pub(crate) fn named(name: &str) -> Option<Peer> {
-        use Peer::{Go, Heist, May, Rayon, Threads, Tokio};
-        [Heist, Tokio, May, Rayon, Threads, Go].into_iter().find(|peer| peer.name() == name)
+        use Peer::{Go, Heist, May, Plain, Rayon, Threads, Tokio};
+        [Heist, Tokio, May, Rayon, Threads, Plain, Go].into_iter().find(|peer| peer.name() == name)
     }
 }
 
@@ -152,6 +159,9 @@ const PROBLEMS: &[&Problem] = &[
     &skynet::PROBLEM,
     &echo::PROBLEM,
     &connections::PROBLEM,
+    &forks::PROBLEM_FIB,
+    &forks::PROBLEM_TREE,
+    &forks::PROBLEM_SORT,
 ];
 
 impl Problem {

@@ -6,7 +6,7 @@ use super::spawn::push;
 use crate::prim::atomic::{AtomicUsize, Ordering};
 use crate::prim::lock::{Lock, Rank};
 use crate::runtime;
-use crate::sched::forks::is_shutdown;
+use crate::sched::forks::{self, is_shutdown};
 use crate::sched::g::WaitReason;
 use crate::sched::jobs::{Entry, Fifo, Job};
 use crate::sched::schedt::Sched;
@@ -276,7 +276,11 @@ struct Base {
 }
 
 /// Counts a job off its scope at the very end, however it ends.
-struct CountOff(*const Base);
+struct CountOff {
+    base: *const Base,
+    /// Its closure was called.
+    ran: bool,
+}
 
 // SAFETY: the base is `Sync`, and outlives the jobs.
 unsafe impl Send for CountOff {}
@@ -284,12 +288,16 @@ unsafe impl Send for CountOff {}
 impl CountOff {
     fn base(&self) -> &Base {
         // SAFETY: the scope waits for the count.
-        unsafe { &*self.0 }
+        unsafe { &*self.base }
     }
 }
 
 impl Drop for CountOff {
     fn drop(&mut self) {
+        if !self.ran {
+            // The runtime shuts down: the scope must not return as if all were done.
+            self.base().panicked(forks::shutdown_payload());
+        }
         // Before the count: the scope may be gone right afterwards.
         let waiter = self.base().waiter;
         if self.base().remove() {
@@ -321,14 +329,15 @@ impl Base {
 
     fn count_on(&self) -> CountOff {
         self.running.fetch_add(1, Ordering::Relaxed);
-        CountOff(self)
+        CountOff { base: self, ran: false }
     }
 
     fn job<'scope>(&self, body: impl FnOnce() + Send + 'scope) -> Job {
         let count_off = self.count_on();
         let job: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || {
             // Moved in here: dropped after the body, also if that never runs.
-            let count_off = count_off;
+            let mut count_off = count_off;
+            count_off.ran = true;
             count_off.base().run(body);
         });
         // SAFETY: 'scope outlives the scope, which waits until the job has been

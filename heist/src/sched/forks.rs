@@ -535,6 +535,11 @@ fn free(g: &'static G) {
     }
 }
 
+/// What unwinds whoever waits for something that a shutdown has cancelled.
+pub(crate) fn shutdown_payload() -> Box<dyn Any + Send> {
+    Box::new(Shutdown)
+}
+
 /// Whether a panic's payload is the order to unwind.
 pub(crate) fn is_shutdown(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Shutdown>()
