@@ -1,6 +1,7 @@
 //! Runtimes: how they are built, entered and asked about.
 
 use crate::obs;
+use crate::prim::atomic::Ordering;
 use crate::prim::env;
 use crate::prim::thread::usable_cpus;
 use crate::sched::mask::MAX_PROCS;
@@ -210,9 +211,11 @@ impl Builder {
     }
 
     fn config(self) -> Result<Config, BuildError> {
+        let variable = env::var("HEIST_MAX_PROCS").filter(|text| !text.is_empty());
+        let follow_limit = self.procs.is_none() && variable.is_none();
         let procs = match self.procs {
             Some(procs) => procs,
-            None => procs_from(env::var("HEIST_MAX_PROCS").as_deref())?,
+            None => procs_from(variable.as_deref())?,
         };
         if procs == 0 || procs > MAX_PROCS {
             return Err(BuildError::Procs(procs));
@@ -232,6 +235,7 @@ impl Builder {
         let debug = obs::Debug::from_env(env::var("HEISTDEBUG").as_deref());
         Ok(Config {
             procs,
+            follow_limit,
             hosted: 0,
             reserved: self.reserved,
             stack,
@@ -251,7 +255,7 @@ impl Builder {
 
 fn procs_from(variable: Option<&str>) -> Result<usize, BuildError> {
     match variable {
-        None | Some("") => Ok(usable_cpus().min(MAX_PROCS)),
+        None => Ok(usable_cpus().min(MAX_PROCS)),
         Some(text) => text.trim().parse().map_err(|_| BuildError::Variable(text.to_owned())),
     }
 }
@@ -525,6 +529,7 @@ fn resize(sched: &'static Sched, procs: usize) -> usize {
         (1..=MAX_PROCS).contains(&procs),
         "set_max_procs({procs}): there must be at least 1 P, and at most {MAX_PROCS}"
     );
+    sched.follow_limit.store(false, Ordering::Relaxed);
     // One that closes keeps what it has.
     stop::set_procs(sched, procs as u32).unwrap_or_else(|| sched.procs()) as usize
 }

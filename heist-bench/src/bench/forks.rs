@@ -207,9 +207,7 @@ mod sort {
         let mut at = 0;
         for i in 0..last {
             // Without a branch that is taken every other time.
-            let value = slice[i];
-            slice[i] = slice[at];
-            slice[at] = value;
+            slice.swap(i, at);
             at += usize::from(value < pivot);
         }
         slice.swap(at, last);

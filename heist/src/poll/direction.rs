@@ -94,6 +94,7 @@ pub(crate) enum Wait {
 #[must_use]
 pub(crate) struct Woken<W> {
     first: Option<W>,
+    #[allow(clippy::box_collection)] // as the list that it was taken from
     more: Option<Box<Vec<W>>>,
 }
 
@@ -121,6 +122,7 @@ struct List<W> {
     first: Option<W>,
     /// Boxed: it is rarely there, and every descriptor has two.
     #[allow(clippy::box_collection)]
+    #[allow(clippy::box_collection)] // as the list that it was taken from
     more: Option<Box<Vec<W>>>,
 }
 

@@ -54,6 +54,8 @@ pub enum PanicPolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) procs: usize,
+    /// Nobody has said how many: the number follows the CPU limit.
+    pub(crate) follow_limit: bool,
     /// How many threads the user brings along.
     pub(crate) hosted: usize,
     /// How many Ps, the first ones, run nothing.
@@ -191,6 +193,8 @@ pub(crate) struct Sched {
     /// Bits of [`halt`].
     halt: CachePadded<AtomicU32>,
     procs: AtomicU32,
+    /// The number of Ps follows the CPU limit.
+    pub(crate) follow_limit: AtomicBool,
     /// The most that there were in this life: what those have counted still counts.
     most_procs: AtomicU32,
     reserved: AtomicU32,
@@ -280,6 +284,7 @@ impl Sched {
         };
         sched.procs.store(config.procs as u32, Ordering::Relaxed);
         sched.most_procs.store(config.procs as u32, Ordering::Relaxed);
+        sched.follow_limit.store(config.follow_limit, Ordering::Relaxed);
         sched.opened.store(clock::now(), Ordering::Relaxed);
         sched.foreign_spawned.store(0, Ordering::Relaxed);
         sched.foreign_finished.store(0, Ordering::Relaxed);
@@ -353,6 +358,7 @@ impl Sched {
             life: AtomicU32::new(0),
             halt: CachePadded::new(AtomicU32::new(halt::CLOSING)),
             procs: AtomicU32::new(0),
+            follow_limit: AtomicBool::new(false),
             most_procs: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
             idle_runq_size: AtomicUsize::new(0),
@@ -511,7 +517,7 @@ impl Sched {
         }
     }
 
-    /// Changes the number of Ps, while nobody holds one; returns the new ones.
+    /// Changes the number of Ps, while nobody holds one.
     pub(crate) fn set_procs(&'static self, procs: u32) {
         let alone = procs == 1;
         for id in 0..procs.max(self.procs()) {

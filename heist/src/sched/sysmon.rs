@@ -8,6 +8,7 @@
 //! | nobody looks at the network | all who could compute; it looks itself |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | a goroutine that forks, and an idle P | it is asked for a branch, then raided |
+//! | the CPU limit has changed | there are as many Ps as it says, unless set by hand |
 //! | free stacks that lie around | their pages go back to the kernel |
 //! | everything sleeps for good | deadlock: say so |
 //! | `HEISTDEBUG=schedtrace` | the line is printed from here |
@@ -19,11 +20,12 @@
 //! is needed.
 
 use super::m::HeistThread;
+use super::mask::MAX_PROCS;
 use super::p::P;
 use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
-use super::{g::G, netpoll, signal, steal, thieves, timers, waiter, wake};
+use super::{g::G, netpoll, signal, steal, stop, thieves, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -231,6 +233,7 @@ impl Watch {
         if now - self.trimmed > TRIM_EVERY {
             self.trimmed = now;
             stacks::trim();
+            self.follow_limit();
         }
         let mut acted = false;
         // Whoever stops the world takes Ps, too.
@@ -261,6 +264,18 @@ impl Watch {
             acted |= thieves::beat(self.sched);
         }
         acted
+    }
+
+    /// As many Ps as the process may use CPUs, unless somebody has said how many.
+    fn follow_limit(&self) {
+        if !self.sched.follow_limit.load(Ordering::Relaxed) {
+            return;
+        }
+        let procs = thread::usable_cpus().min(MAX_PROCS) as u32;
+        if procs != self.sched.procs() {
+            // Refused by a runtime that closes.
+            let _ = stop::set_procs(self.sched, procs);
+        }
     }
 
     /// A runnext that was there a round ago, on a P that has run nothing since, is

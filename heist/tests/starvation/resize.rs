@@ -1,6 +1,6 @@
 //! Another number of Ps while goroutines run, and stopping the world.
 
-use crate::common::{runtime, watched};
+use crate::common::{in_a_process, runtime, stderr, watched};
 use heist::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use heist::{chan, go, runtime as rt, thread, time};
 use std::sync::Arc;
@@ -161,5 +161,50 @@ fn a_runtime_may_end_while_it_is_resized() {
             });
             drop(runtime);
         }
+    });
+}
+
+/// The number of Ps follows what the kernel allows, until somebody sets it.
+#[test]
+fn the_cpu_limit_is_followed_until_set_by_hand() {
+    use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+    if let Some(output) = in_a_process() {
+        assert!(output.status.success(), "{}", stderr(&output));
+        return;
+    }
+    let allowed = sched_getaffinity(None).unwrap();
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    let sysmon = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        let named = |path: &std::path::PathBuf| {
+            std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.contains("-sysmon"))
+        };
+        let path = tasks.filter(|path| named(path)).next().expect("a thread called sysmon");
+        Pid::from_raw(path.file_name().unwrap().to_str().unwrap().parse().unwrap())
+    };
+    let allow = |n: usize| {
+        let mut set = CpuSet::new();
+        cpus.iter().take(n).for_each(|cpu| set.set(*cpu));
+        sched_setaffinity(sysmon(), &set).unwrap();
+    };
+    watched(|| {
+        heist::run(|| {
+            assert_eq!(rt::max_procs(), cpus.len());
+            allow(1);
+            while rt::max_procs() != 1 {
+                thread::yield_now();
+            }
+            allow(cpus.len());
+            while rt::max_procs() != cpus.len() {
+                thread::yield_now();
+            }
+            rt::set_max_procs(cpus.len() + 1);
+            allow(1);
+            let start = std::time::Instant::now();
+            while start.elapsed() < Duration::from_millis(2_500) {
+                thread::yield_now();
+            }
+            assert_eq!(rt::max_procs(), cpus.len() + 1, "set by hand");
+        });
     });
 }
