@@ -207,6 +207,7 @@ mod sort {
         let mut at = 0;
         for i in 0..last {
             // Without a branch that is taken every other time.
+            let value = slice[i];
             slice.swap(i, at);
             at += usize::from(value < pivot);
         }

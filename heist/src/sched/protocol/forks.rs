@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn forks_are_claimed_oldest_first_and_unlinked_newest_first() {
         let forks = list();
-        let links = [const { () }; 3].map(|()| Link::new());
+        let links: [Link; 3] = std::array::from_fn(|_| Link::new());
         let mut before = Vec::new();
         for link in &links {
             // SAFETY: unlinked below, in order.
