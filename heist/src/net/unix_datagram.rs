@@ -110,8 +110,28 @@ impl UnixDatagram {
     /// Those of recvfrom(2).
     #[track_caller]
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, UnixAddr)> {
-        self.socket.run(Side::Read, Location::caller(), |fd| {
-            let (_, n, from) = sys::recvfrom(fd, &mut *buf, RecvFlags::DONTWAIT)?;
+        self.recv_from_with(buf, RecvFlags::DONTWAIT, Location::caller())
+    }
+
+    /// As [`recv_from`](Self::recv_from), and leaves the message there.
+    ///
+    /// # Errors
+    ///
+    /// Those of recvfrom(2).
+    #[track_caller]
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, UnixAddr)> {
+        self.recv_from_with(buf, RecvFlags::DONTWAIT | RecvFlags::PEEK, Location::caller())
+    }
+
+    #[inline(always)] // as `park::yield_now`
+    fn recv_from_with(
+        &self,
+        buf: &mut [u8],
+        flags: RecvFlags,
+        site: &'static Location<'static>,
+    ) -> io::Result<(usize, UnixAddr)> {
+        self.socket.run(Side::Read, site, |fd| {
+            let (_, n, from) = sys::recvfrom(fd, &mut *buf, flags)?;
             let from = from.map(SocketAddrUnix::try_from).transpose()?;
             Ok((n, to_std(from.as_ref())?))
         })

@@ -89,13 +89,17 @@ pub(crate) enum Wait {
     Again,
 }
 
+/// Those who wait behind the first. Boxed: they are rarely there, and every descriptor
+/// has two.
+#[allow(clippy::box_collection)]
+type More<W> = Option<Box<Vec<W>>>;
+
 /// Those who were taken out of the list: the caller wakes each.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Woken<W> {
     first: Option<W>,
-    #[allow(clippy::box_collection)] // as the list that it was taken from
-    more: Option<Box<Vec<W>>>,
+    more: More<W>,
 }
 
 impl<W> Woken<W> {
@@ -120,10 +124,7 @@ impl<W> Woken<W> {
 #[derive(Debug)]
 struct List<W> {
     first: Option<W>,
-    /// Boxed: it is rarely there, and every descriptor has two.
-    #[allow(clippy::box_collection)]
-    #[allow(clippy::box_collection)] // as the list that it was taken from
-    more: Option<Box<Vec<W>>>,
+    more: More<W>,
 }
 
 /// One direction. `W` is one who waits.
