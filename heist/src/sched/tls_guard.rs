@@ -251,7 +251,8 @@ fn hold(m: &'static M, g: &'static G, at: usize, lowest: usize) {
         },
     };
     let above = at.wrapping_sub(lowest);
-    let place = if above < 1 << 30 { format!(", {above} bytes up its stack") } else { String::new() };
+    let place =
+        if above < 1 << 30 { format!(", {above} bytes up its stack") } else { String::new() };
     let site = g.site().map_or_else(|| "nowhere".to_owned(), Location::to_string);
     let text = format!(
         "heist: goroutine {} seems to refer to a thread-local across {waits}{place}; it keeps its thread \

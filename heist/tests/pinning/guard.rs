@@ -144,9 +144,8 @@ fn switched_off_it_looks_at_nothing() {
     watched(|| {
         let runtime = runtime(4, false);
         runtime.run(|| {
-            let goroutines: Vec<_> = (0..100)
-                .map(|_| heist::go(|| (0..20).for_each(|_| thread::yield_now())))
-                .collect();
+            let goroutines: Vec<_> =
+                (0..100).map(|_| heist::go(|| (0..20).for_each(|_| thread::yield_now()))).collect();
             goroutines.into_iter().for_each(|g| g.join().unwrap());
         });
         assert_eq!(runtime.stats().tls_searches, 0);
