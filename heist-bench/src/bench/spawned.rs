@@ -56,16 +56,19 @@ fn growth(n: u64, spawn: impl Fn(fn())) -> Vec<u64> {
 }
 
 /// A goroutine that floods the queues gives way, so that they never hold as many.
-/// A plain thread spawns instead, while a goroutine that computes keeps the one P.
+/// A plain thread spawns instead, while a goroutine that computes, and is not to be
+/// preempted, keeps the one P.
 fn heist(procs: usize, n: u64) -> Round {
     static OVER: AtomicBool = AtomicBool::new(false);
     let runtime = super::heist_runtime(procs);
     Box::new(move || {
         OVER.store(false, Ordering::SeqCst);
         let hog = runtime.go(|| {
-            while !OVER.load(Ordering::SeqCst) {
-                std::hint::spin_loop();
-            }
+            heist::no_preempt(|| {
+                while !OVER.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+            });
         });
         let grown = growth(n, |task| drop(runtime.go(task)));
         OVER.store(true, Ordering::SeqCst);
