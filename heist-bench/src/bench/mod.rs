@@ -12,6 +12,7 @@ mod connections;
 mod echo;
 mod flat;
 mod gate;
+mod http;
 mod many;
 mod mutex;
 mod ops;
@@ -67,6 +68,8 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     skynet::BENCHMARK,
     echo::BENCHMARK,
     connections::BENCHMARK,
+    http::BENCHMARK,
+    http::BENCHMARK_PIPELINED,
     ops::BENCHMARK,
     callgrind::BENCHMARK,
 ];
@@ -152,6 +155,7 @@ const PROBLEMS: &[&Problem] = &[
     &skynet::PROBLEM,
     &echo::PROBLEM,
     &connections::PROBLEM,
+    &http::PROBLEM,
 ];
 
 impl Problem {
