@@ -72,13 +72,13 @@ end
 
 /// A second under load: nanoseconds per request, and of the 99th percentile.
 fn round(address: SocketAddr, depth: u64) -> Round {
-    // A file, since each thread of wrk reads it anew.
-    let scratch = system::Scratch::new("wrk").expect("a folder");
-    let script = scratch.path().join("load.lua");
-    std::fs::write(&script, SCRIPT.replace("DEPTH", &depth.to_string())).expect("a file");
     Box::new(move || {
+        // A file, since each thread of wrk reads it anew; gone after the round.
+        let scratch = system::Scratch::new("wrk").expect("a folder");
+        let script = scratch.path().join("load.lua");
+        std::fs::write(&script, SCRIPT.replace("DEPTH", &depth.to_string())).expect("a file");
         let mut wrk = Command::new("wrk");
-        wrk.args(["-t1", "-c64", "-d1", "-s"]).arg(scratch.path().join("load.lua"));
+        wrk.args(["-t1", "-c64", "-d1", "-s"]).arg(&script);
         let output = wrk.arg(format!("http://{address}/plaintext")).output().expect("wrk runs");
         let text = String::from_utf8_lossy(&output.stdout);
         let answers = text.lines().find_map(|line| line.strip_prefix("answers "));
