@@ -92,8 +92,22 @@ pub(crate) struct Frame<E> {
     limit: AtomicUsize,
     /// A segment that was used and may be used again soon.
     spare: Cell<Option<Stack>>,
+    /// Where the segment in use ends.
+    top: Cell<usize>,
+    /// What is in use of the segments before it.
+    outer: Cell<*const Outer>,
     /// What the layer above keeps here.
     pub(crate) ext: E,
+}
+
+/// A part of a stack that is in use: from the lowest address to the highest.
+pub(crate) type Part = (usize, usize);
+
+/// The used part of a segment whose user has gone on on another one. On that
+/// segment, in the frame that called.
+struct Outer {
+    part: Part,
+    next: *const Outer,
 }
 
 /// Prepares a frame on `stack` that runs `body(argument)`, with the argument
@@ -136,6 +150,8 @@ pub(crate) unsafe fn create<E: Default + 'static>(
         (&raw mut (*frame).limit).write(AtomicUsize::new(stack.limit()));
         (&raw mut (*frame).spare).write(Cell::new(None));
         (&raw mut (*frame).ext).write(E::default());
+        (&raw mut (*frame).top).write(Cell::new(address));
+        (&raw mut (*frame).outer).write(Cell::new(ptr::null()));
         (&raw mut (*frame).stack).write(ManuallyDrop::new(stack));
     }
     // SAFETY: inside a mapping, so not null.
@@ -186,6 +202,32 @@ impl<E> Frame<E> {
         unsafe { (*self.yielder.get()).suspend(suspend) }
     }
 
+    /// Calls `visit` with each part of its stack that is in use, from `lowest` on,
+    /// until that returns something.
+    ///
+    /// # Safety
+    ///
+    /// The caller runs on this frame's stack or on a segment chained to it.
+    pub(crate) unsafe fn each_part_from<R>(
+        &self,
+        lowest: usize,
+        mut visit: impl FnMut(Part) -> Option<R>,
+    ) -> Option<R> {
+        if let Some(found) = visit((lowest, self.top.get())) {
+            return Some(found);
+        }
+        let mut outer = self.outer.get();
+        // SAFETY: null, or in a frame that is still in use, since what it called
+        // has not returned.
+        while let Some(Outer { part, next }) = unsafe { outer.as_ref() } {
+            if let Some(found) = visit(*part) {
+                return Some(found);
+            }
+            outer = *next;
+        }
+        None
+    }
+
     /// The lowest usable address of the segment in use.
     pub(crate) fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
@@ -207,18 +249,28 @@ impl<E> Frame<E> {
             Err(error) => return Err((f, error)),
         };
         let bounds = Bounds::new(segment.top(), segment.limit());
+        let part = (exact_stack_pointer() - BELOW_ON_STACK, self.top.replace(segment.top()));
+        let outer = Outer { part, next: self.outer.get() };
+        self.outer.set(&outer);
         let before = self.limit.swap(segment.limit(), Ordering::Relaxed);
         /// Restores the frame also when `f` unwinds.
-        struct Leave<'a, E>(&'a Frame<E>, usize, Option<Stack>);
+        struct Leave<'a, E> {
+            frame: &'a Frame<E>,
+            limit: usize,
+            outer: &'a Outer,
+            segment: Option<Stack>,
+        }
         impl<E> Drop for Leave<'_, E> {
             fn drop(&mut self) {
-                self.0.limit.store(self.1, Ordering::Relaxed);
-                if let Some(old) = self.0.spare.replace(self.2.take()) {
+                self.frame.limit.store(self.limit, Ordering::Relaxed);
+                self.frame.top.set(self.outer.part.1);
+                self.frame.outer.set(self.outer.next);
+                if let Some(old) = self.frame.spare.replace(self.segment.take()) {
                     stacks::release(old);
                 }
             }
         }
-        let _leave = Leave(self, before, Some(segment));
+        let _leave = Leave { frame: self, limit: before, outer: &outer, segment: Some(segment) };
         Ok(corosensei::on_stack(bounds, f))
     }
 
@@ -332,6 +384,26 @@ pub(crate) fn on_thread_segment<R, F: FnOnce() -> R>(
 
 /// A thread that ran out of its own stack will want much.
 const THREAD_SEGMENT: usize = 1 << 20;
+
+/// The frames between a call on another segment and its switch take less.
+const BELOW_ON_STACK: usize = 1024;
+
+/// The stack pointer of the function that this is inlined into: all that it keeps
+/// on the stack lies above.
+#[inline(always)]
+pub(crate) fn exact_stack_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: copies a register.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, rsp", out(reg) pointer,
+            options(nomem, nostack, preserves_flags));
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mov {}, sp", out(reg) pointer,
+            options(nomem, nostack, preserves_flags));
+    }
+    pointer
+}
 
 /// The stack pointer, near enough to measure what is left.
 #[inline(always)]

@@ -19,16 +19,18 @@
 //! A goroutine that blocks may go on on another OS thread. So nothing that came
 //! out of a `thread_local!` (a reference, a borrowed `RefCell`, a cloned handle
 //! that is not `Send`) may live across a call that can block. Use
-//! [`goroutine_local!`] for values that belong to a goroutine. The compiler
-//! cannot check this.
+//! [`goroutine_local!`] for values that belong to a goroutine, or
+//! [`runtime::pin`] while such a thing is held. The compiler cannot check this;
+//! [`Builder::tls_guard`] looks for it at run time.
 //!
 //! # Where it runs
 //!
 //! Linux on x86-64 and aarch64.
 
 #![deny(unsafe_code)]
-// Under loom only the protocols are built, without those who use them.
-#![cfg_attr(loom, allow(dead_code))]
+// Under loom only the protocols are built, without those who use them; the simulated
+// machine has no descriptors.
+#![cfg_attr(any(loom, sim), allow(dead_code))]
 
 #[cfg(not(all(
     target_os = "linux",
@@ -65,6 +67,8 @@ pub mod ops;
 pub mod os;
 #[cfg(not(loom))]
 mod panics;
+#[cfg(not(loom))]
+pub mod par;
 #[cfg(not(any(loom, sim)))]
 pub mod process;
 #[cfg(not(loom))]

@@ -2,11 +2,12 @@
 
 use crate::obs;
 use crate::prim::env;
+use crate::prim::thread::usable_cpus;
 use crate::sched::mask::MAX_PROCS;
 use crate::sched::schedt::{Config, Sched};
-use crate::sched::{m, shutdown, signal, spawn, sysmon, wake};
+use crate::sched::{m, shutdown, signal, spawn, stop, sysmon, wake};
 use crate::stacks::{self, Class};
-use crate::thread::{JoinHandle, available_parallelism};
+use crate::thread::JoinHandle;
 use std::fmt;
 use std::io;
 use std::panic::Location;
@@ -38,6 +39,8 @@ pub struct Builder {
     shutdown: Duration,
     panic: PanicPolicy,
     seed: Option<u64>,
+    tls_guard: bool,
+    reserved: usize,
 }
 
 impl Default for Builder {
@@ -59,12 +62,15 @@ impl Builder {
             shutdown: Duration::from_secs(1),
             panic: PanicPolicy::Isolate,
             seed: None,
+            tls_guard: false,
+            reserved: 0,
         }
     }
 
     /// How many goroutines run at the same time: the number of Ps. By default
     /// what the environment variable `HEIST_MAX_PROCS` says, else the number of
-    /// CPUs that this process may use.
+    /// CPUs that this process may run on; if its cgroups have a quota for CPU time, no
+    /// more than that, rounded up, but two if there are two (Go's rule).
     pub fn max_procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);
         self
@@ -144,13 +150,51 @@ impl Builder {
         self
     }
 
+    /// Whether the stacks of goroutines are searched for references to thread-locals
+    /// whenever they wait or yield. By default they are not.
+    ///
+    /// A goroutine that seems to have one, say since it waits while it has borrowed
+    /// from a `thread_local!`, waits with its thread, as if it were [pinned](pin):
+    /// what it holds stays good, and nobody else finds it borrowed. With debug
+    /// assertions it is also reported on standard error, once for each place where
+    /// goroutines are spawned. [`Stats`] counts the searches and what they found. The
+    /// environment variable `HEISTDEBUG=tlsguard=1` (or `0`) decides for all runtimes.
+    ///
+    /// It costs a nanosecond for a few words of stack at each wait. A word that only
+    /// looks like a reference costs a thread; in builds without optimisation they are
+    /// common. What it does not see: thread-locals of libraries that were loaded later
+    /// or that use `pthread_key_create`, and what a thread-local only points to, such
+    /// as a cloned `Rc`. [`pin`] helps against all of them.
+    ///
+    /// ```
+    /// let runtime = heist::Builder::new().tls_guard(true).build()?;
+    /// runtime.run(|| heist::thread::yield_now());
+    /// assert!(runtime.stats().tls_searches >= 1);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    pub fn tls_guard(mut self, on: bool) -> Self {
+        self.tls_guard = on;
+        self
+    }
+
+    /// The first Ps are there, but never run anything.
+    pub(crate) fn reserve_procs(mut self, procs: usize) -> Self {
+        self.reserved = procs;
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
     ///
     /// If a value makes no sense, or the kernel has no thread or memory for it.
     pub fn build(self) -> Result<Runtime, BuildError> {
-        let config = self.config()?;
+        self.build_hosted(0)
+    }
+
+    /// As [`build`](Self::build); so many threads come from the user.
+    pub(crate) fn build_hosted(self, hosted: usize) -> Result<Runtime, BuildError> {
+        let config = Config { hosted, ..self.config()? };
         sysmon::set_reports(obs::reports());
         signal::install();
         crate::panics::install_hook();
@@ -159,7 +203,9 @@ impl Builder {
         sysmon::start(sched).map_err(BuildError::Thread)?;
         // The first M starts now: a machine that has no thread for it says so
         // here and not at the first spawn.
-        wake::start_first(sched).map_err(BuildError::Thread)?;
+        if hosted == 0 {
+            wake::start_first(sched).map_err(BuildError::Thread)?;
+        }
         Ok(runtime)
     }
 
@@ -186,6 +232,8 @@ impl Builder {
         let debug = obs::Debug::from_env(env::var("HEISTDEBUG").as_deref());
         Ok(Config {
             procs,
+            hosted: 0,
+            reserved: self.reserved,
             stack,
             thread_name: self.thread_name,
             max_threads: self.max_threads,
@@ -196,13 +244,14 @@ impl Builder {
             seed: self.seed.unwrap_or_else(env::entropy),
             trace: debug.schedtrace,
             trace_detail: debug.scheddetail,
+            tls_guard: debug.tlsguard.unwrap_or(self.tls_guard),
         })
     }
 }
 
 fn procs_from(variable: Option<&str>) -> Result<usize, BuildError> {
     match variable {
-        None | Some("") => Ok(available_parallelism().map_or(1, |n| n.get().min(MAX_PROCS))),
+        None | Some("") => Ok(usable_cpus().min(MAX_PROCS)),
         Some(text) => text.trim().parse().map_err(|_| BuildError::Variable(text.to_owned())),
     }
 }
@@ -336,6 +385,16 @@ impl Runtime {
         self.sched.procs() as usize
     }
 
+    /// Changes the number of Ps; see [`set_max_procs`].
+    ///
+    /// # Panics
+    ///
+    /// If `procs` is 0 or more than 1,024.
+    #[track_caller]
+    pub fn set_max_procs(&self, procs: usize) -> usize {
+        resize(self.sched, procs)
+    }
+
     /// The number of this runtime's goroutines that live.
     pub fn num_goroutines(&self) -> usize {
         self.sched.goroutines()
@@ -344,6 +403,15 @@ impl Runtime {
     /// What this runtime has done so far.
     pub fn stats(&self) -> Stats {
         obs::stats(self.sched)
+    }
+}
+
+impl Runtime {
+    /// Its scheduler; whoever takes it ends it.
+    pub(crate) fn into_sched(self) -> &'static Sched {
+        let sched = self.sched;
+        std::mem::forget(self);
+        sched
     }
 }
 
@@ -377,6 +445,22 @@ where
 }
 
 static DEFAULT: OnceLock<Runtime> = OnceLock::new();
+
+/// Whether there is a default runtime.
+pub(crate) fn default_is_set() -> bool {
+    DEFAULT.get().is_some()
+}
+
+/// Makes a runtime the default one. False if there is one already.
+pub(crate) fn set_default(sched: &'static Sched) -> bool {
+    match DEFAULT.set(Runtime { sched }) {
+        Ok(()) => true,
+        Err(runtime) => {
+            std::mem::forget(runtime);
+            false
+        }
+    }
+}
 
 /// The default runtime, started if need be.
 pub(crate) fn default_sched() -> &'static Sched {
@@ -413,6 +497,49 @@ pub(crate) fn current_sched() -> &'static Sched {
 /// ```
 pub fn max_procs() -> usize {
     current_sched().procs() as usize
+}
+
+/// Changes the number of Ps of the runtime that the caller is on, or of the default
+/// one, while it runs; returns what it was. Goroutines that wait for a P that goes
+/// run on the others. From now on the number no longer follows the CPU limit.
+///
+/// ```
+/// heist::run(|| {
+///     let before = heist::runtime::set_max_procs(3);
+///     assert_eq!(heist::runtime::max_procs(), 3);
+///     heist::runtime::set_max_procs(before);
+/// });
+/// ```
+///
+/// # Panics
+///
+/// If `procs` is 0 or more than 1,024.
+#[track_caller]
+pub fn set_max_procs(procs: usize) -> usize {
+    resize(current_sched(), procs)
+}
+
+#[track_caller]
+fn resize(sched: &'static Sched, procs: usize) -> usize {
+    assert!(
+        (1..=MAX_PROCS).contains(&procs),
+        "set_max_procs({procs}): there must be at least 1 P, and at most {MAX_PROCS}"
+    );
+    // One that closes keeps what it has.
+    stop::set_procs(sched, procs as u32).unwrap_or_else(|| sched.procs()) as usize
+}
+
+/// Gives memory that is kept for goroutines to come back to the kernel now, and
+/// not when it has been idle for a while: the stacks that each P has at hand, and
+/// those in the pool.
+///
+/// ```
+/// heist::run(heist::runtime::release_memory);
+/// ```
+pub fn release_memory() {
+    let sched = current_sched();
+    crate::sched::syscall::blocking(|| stop::on_each_p(sched, stop::flush));
+    stacks::trim_all();
 }
 
 /// The number of goroutines that live on the caller's runtime, the caller

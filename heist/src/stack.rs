@@ -2,7 +2,8 @@
 
 use crate::context;
 use crate::prim::thread;
-use crate::sched::m;
+use crate::sched::{forks, m};
+use crate::stacks::StackError;
 
 /// Calls `f` with at least `bytes` of stack: here if there is as much left, and
 /// on a further segment, chained to this stack, otherwise.
@@ -50,15 +51,31 @@ fn limit() -> usize {
 
 #[cold]
 #[inline(never)]
-fn on_segment<R, F: FnOnce() -> R>(bytes: usize, f: F) -> R {
-    let result = match m::current_g() {
-        // SAFETY: the goroutine runs, and it is the caller.
-        Some(g) => match unsafe { g.frame() } {
-            // SAFETY: as above.
-            Some(frame) => unsafe { frame.on_segment(bytes, f) },
-            None => unreachable!("a goroutine runs without a stack"),
-        },
-        None => context::on_thread_segment(bytes, f),
+pub(crate) fn on_segment<R, F: FnOnce() -> R>(bytes: usize, f: F) -> R {
+    /// Forks measure the stack that is in use.
+    struct Left;
+    impl Drop for Left {
+        fn drop(&mut self) {
+            forks::refresh();
+        }
+    }
+    let Some(g) = m::current_g() else {
+        return context::on_thread_segment(bytes, f)
+            .unwrap_or_else(|(_, error)| no_segment(&error));
     };
-    result.unwrap_or_else(|(_, error)| panic!("no stack segment: {error}"))
+    // SAFETY: the goroutine runs, and it is the caller.
+    let Some(frame) = (unsafe { g.frame() }) else {
+        unreachable!("a goroutine runs without a stack")
+    };
+    let _left = Left;
+    let entered = || {
+        forks::refresh();
+        f()
+    };
+    // SAFETY: as above.
+    unsafe { frame.on_segment(bytes, entered) }.unwrap_or_else(|(_, error)| no_segment(&error))
+}
+
+fn no_segment<R>(error: &StackError) -> R {
+    panic!("no stack segment: {error}")
 }

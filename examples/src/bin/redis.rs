@@ -252,7 +252,8 @@ impl Client {
                 // A copy, which is sorted while others have the store.
                 let mut items = Vec::from(store().lists.get(key).cloned().unwrap_or_default());
                 let asks = |name: &[u8]| options.iter().any(|o| o.eq_ignore_ascii_case(name));
-                let score = |i: &Bytes| if asks(b"ALPHA") { 0.0 } else { number(i).unwrap_or(0.0) };
+                let score =
+                    |i: &Bytes| if asks(b"ALPHA") { 0.0 } else { number(i).unwrap_or(0f64) };
                 items.sort_by(|a, b| score(a).total_cmp(&score(b)).then_with(|| a.cmp(b)));
                 if asks(b"DESC") { array(items.iter().rev()) } else { array(items.iter()) }
             }

@@ -11,6 +11,7 @@ mod compare;
 mod connections;
 mod echo;
 mod flat;
+mod forks;
 mod gate;
 mod http;
 mod many;
@@ -70,6 +71,9 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     connections::BENCHMARK,
     http::BENCHMARK,
     http::BENCHMARK_PIPELINED,
+    forks::BENCHMARK_FIB,
+    forks::BENCHMARK_TREE,
+    forks::BENCHMARK_SORT,
     ops::BENCHMARK,
     callgrind::BENCHMARK,
 ];
@@ -87,6 +91,8 @@ pub(crate) enum Peer {
     May,
     Rayon,
     Threads,
+    /// One thread that forks nothing.
+    Plain,
     Go,
 }
 
@@ -98,13 +104,14 @@ impl Peer {
             Peer::May => "may",
             Peer::Rayon => "rayon",
             Peer::Threads => "threads",
+            Peer::Plain => "plain",
             Peer::Go => "Go",
         }
     }
 
     pub(crate) fn named(name: &str) -> Option<Peer> {
-        use Peer::{Go, Heist, May, Rayon, Threads, Tokio};
-        [Heist, Tokio, May, Rayon, Threads, Go].into_iter().find(|peer| peer.name() == name)
+        use Peer::{Go, Heist, May, Plain, Rayon, Threads, Tokio};
+        [Heist, Tokio, May, Rayon, Threads, Plain, Go].into_iter().find(|peer| peer.name() == name)
     }
 }
 
@@ -156,6 +163,9 @@ const PROBLEMS: &[&Problem] = &[
     &echo::PROBLEM,
     &connections::PROBLEM,
     &http::PROBLEM,
+    &forks::PROBLEM_FIB,
+    &forks::PROBLEM_TREE,
+    &forks::PROBLEM_SORT,
 ];
 
 impl Problem {

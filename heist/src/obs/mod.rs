@@ -27,6 +27,8 @@ pub(crate) struct Debug {
     pub(crate) schedtrace: Option<Duration>,
     /// `scheddetail=1`.
     pub(crate) scheddetail: bool,
+    /// `tlsguard=0` or `1`.
+    pub(crate) tlsguard: Option<bool>,
 }
 
 impl Debug {
@@ -37,7 +39,8 @@ impl Debug {
         if let Some(unknown) = unknown {
             eprintln!(
                 "heist: HEISTDEBUG: '{unknown}' is not known; \
-                 there are schedtrace=<milliseconds> and scheddetail=<0 or 1>"
+                 there are schedtrace=<milliseconds>, scheddetail=<0 or 1> and \
+                 tlsguard=<0 or 1>"
             );
         }
         debug
@@ -51,6 +54,7 @@ impl Debug {
                 Some(("schedtrace", Ok(0))) => debug.schedtrace = None,
                 Some(("schedtrace", Ok(ms))) => debug.schedtrace = Some(Duration::from_millis(ms)),
                 Some(("scheddetail", Ok(on @ 0..=1))) => debug.scheddetail = on == 1,
+                Some(("tlsguard", Ok(on @ 0..=1))) => debug.tlsguard = Some(on == 1),
                 _ => unknown = Some(item),
             }
         }
@@ -83,6 +87,11 @@ pub struct Stats {
     pub retakes: u64,
     /// Goroutines stopped on their thread because too many computed.
     pub freezes: u64,
+    /// Times that a stack was searched for references to thread-locals (see
+    /// [`Builder::tls_guard`](crate::Builder::tls_guard)).
+    pub tls_searches: u64,
+    /// Times that one was found, and the goroutine kept on its thread.
+    pub tls_holds: u64,
     /// OS threads of the runtime, sysmon not counted.
     pub threads: usize,
 }
@@ -90,7 +99,7 @@ pub struct Stats {
 /// The counters of a scheduler, added up.
 pub(crate) fn stats(sched: &'static Sched) -> Stats {
     use crate::prim::atomic::Ordering;
-    let sum = |f: fn(&P) -> u64| sched.ps().map(f).sum::<u64>();
+    let sum = |f: fn(&P) -> u64| sched.ps_ever().map(f).sum::<u64>();
     Stats {
         spawned: sum(|p| p.counters.spawned.get()) + sched.foreign_spawned.load(Ordering::Relaxed),
         finished: sum(|p| p.counters.finished.get())
@@ -103,6 +112,8 @@ pub(crate) fn stats(sched: &'static Sched) -> Stats {
         spared_wakes: sum(|p| p.counters.spared_wakes.get()),
         retakes: sched.preemption.retakes.get(),
         freezes: sched.preemption.freezes.get(),
+        tls_searches: sched.tls_searches.load(Ordering::Relaxed),
+        tls_holds: sched.tls_holds.load(Ordering::Relaxed),
         threads: sched.shared.lock().threads,
     }
 }
@@ -118,7 +129,8 @@ mod tests {
         assert_eq!(debug.schedtrace, Some(Duration::from_millis(250)));
         assert!(debug.scheddetail && unknown.is_none());
         assert_eq!(Debug::parse("schedtrace=0").0.schedtrace, None);
-        for bad in ["gctrace=1", "schedtrace", "schedtrace=fast", "scheddetail=2"] {
+        assert_eq!(Debug::parse("tlsguard=1").0.tlsguard, Some(true));
+        for bad in ["gctrace=1", "tlsguard=2", "schedtrace", "schedtrace=fast", "scheddetail=2"] {
             assert_eq!(Debug::parse(bad).1, Some(bad));
         }
     }

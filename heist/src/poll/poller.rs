@@ -4,7 +4,7 @@
 //! One at a time, because a ring of the bell is an event like any other: two who
 //! wait at the same time could take each other's.
 
-use crate::prim::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::prim::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::prim::epoll::{Batch, Epoll};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Bell;
@@ -27,7 +27,13 @@ pub(crate) struct Poller {
     waits: AtomicBool,
     /// When somebody looked last.
     last: AtomicU64,
+    /// How likely those that run are not to look soon (see [`Poller::lags`]).
+    lag: AtomicU32,
 }
+
+/// How often those that run must have looked in time before nobody waits beside
+/// them any more.
+const LAG: u32 = 32;
 
 impl Poller {
     pub(crate) const fn new() -> Self {
@@ -37,6 +43,7 @@ impl Poller {
             busy: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             last: AtomicU64::new(0),
+            lag: AtomicU32::new(0),
         }
     }
 
@@ -50,6 +57,23 @@ impl Poller {
     /// When somebody looked last; now, if somebody waits.
     pub(crate) fn last_look(&self, now: u64) -> u64 {
         if self.waits.load(Ordering::Relaxed) { now } else { self.last.load(Ordering::Relaxed) }
+    }
+
+    /// Whether somebody should wait here although others run.
+    ///
+    /// Those that run look when they have nothing else to do, usually within
+    /// microseconds; whoever waited beside them would be woken for each event that
+    /// they could have taken along, and take turns with them at handling one. But
+    /// what they run may compute. Nobody can know, so it is learned: sysmon finds out
+    /// that nobody has looked for a millisecond, and each look that comes while
+    /// somebody waits says the opposite.
+    pub(crate) fn lags(&self) -> bool {
+        self.lag.load(Ordering::Relaxed) != 0
+    }
+
+    /// Nobody has looked for long.
+    pub(crate) fn note_lag(&self) {
+        self.lag.store(LAG, Ordering::Relaxed);
     }
 
     pub(super) fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
@@ -82,6 +106,8 @@ impl Poller {
     #[must_use]
     pub(crate) fn look(&self, batch: &mut Batch) -> bool {
         if self.busy.load(Ordering::Relaxed) || self.busy.swap(true, Ordering::Acquire) {
+            // Relaxed, and no read-modify-write: it is a guess.
+            self.lag.store(self.lag.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
             return false;
         }
         let epoll = self.epoll();

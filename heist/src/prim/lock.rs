@@ -16,6 +16,8 @@ pub(crate) enum Rank {
     Shutdown,
     /// The list of runtimes in the process.
     Runtimes,
+    /// The right to take Ps from their Ms.
+    Taking,
     /// A runtime's threads, and how far their shutdown is.
     Threads,
     /// `Sched`: the global queue and the lists of idle Ps and Ms.

@@ -42,6 +42,8 @@ pub(crate) use sim::{atomic, clock, env, epoll, futex, hint, mutex, os, probe, t
 pub(crate) use native::fault;
 
 #[cfg(not(any(loom, sim)))]
+pub(crate) mod cpu_limit;
+#[cfg(not(any(loom, sim)))]
 #[allow(unsafe_code)] // named file: system calls
 pub(crate) mod epoll;
 pub(crate) mod fatal;

@@ -20,6 +20,11 @@ pub(crate) mod atomic {
         fence(Ordering::SeqCst);
     }
 
+    /// The cheap half of a pair whose other half may give up.
+    pub(crate) fn trusting_barrier() {
+        fence(Ordering::SeqCst);
+    }
+
     /// The dear half of an asymmetric fence pair.
     pub(crate) fn heavy_barrier() {
         fence(Ordering::SeqCst);

@@ -33,6 +33,20 @@ pub(crate) mod atomic {
         }
     }
 
+    /// As [`light_barrier`], for those whose other half gives up where
+    /// [`barriers_available`] says no: it then need not fence.
+    #[inline(always)]
+    pub(crate) fn trusting_barrier() {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Whether [`heavy_barrier`] fences for the threads that only pass a
+    /// [`trusting_barrier`].
+    pub(crate) fn barriers_available() -> bool {
+        super::membarrier::register();
+        super::membarrier::available()
+    }
+
     /// The dear half: every other thread of the process has passed a full fence
     /// somewhere between the call and the return.
     pub(crate) fn heavy_barrier() {
@@ -245,30 +259,110 @@ pub(crate) mod thread {
     use std::sync::{Mutex, PoisonError};
 
     pub(crate) use super::super::os_thread::OsThread;
+    #[cfg(any(test, feature = "bench-internals"))]
+    pub(crate) use std::thread::sleep;
+    pub(crate) use std::thread::{Builder, scope};
     pub(crate) use std::thread::{JoinHandle, Thread, current};
     pub(crate) use std::thread::{available_parallelism, panicking, park, park_timeout, yield_now};
-    #[cfg(any(test, feature = "bench-internals"))]
-    pub(crate) use std::thread::{scope, sleep};
 
-    thread_local! {
-        static SLOT: Cell<*const ()> = const { Cell::new(ptr::null()) };
-    }
-
-    /// What this thread carries: the scheduler keeps its M here.
+    /// The thread's slot, on x86-64: a thread-local word that is read by one
+    /// instruction each time it is asked for.
     ///
-    /// Never inlined: a goroutine can go on on another thread after any call
-    /// that may block, and the compiler, which does not know that, would reuse
-    /// the address of the thread-local that it computed before the call.
-    #[inline(never)]
-    pub(crate) fn slot() -> *const () {
-        SLOT.with(Cell::get)
+    /// A goroutine can go on on another thread after any call that may block, and
+    /// the compiler, which does not know that, would reuse the address of a
+    /// `thread_local!` that it computed before the call. It knows nothing of this
+    /// word, and the assembler code that reads it is volatile: each read says
+    /// whose thread it is now.
+    ///
+    /// The model is initial-exec: the linker knows the word's offset from the
+    /// thread pointer, or the loader writes it down once.
+    #[cfg(target_arch = "x86_64")]
+    mod own_slot {
+        use std::arch::{asm, global_asm};
+
+        // Another version of this library in the same program has another word.
+        macro_rules! word {
+            () => {
+                concat!(
+                    "heist_slot_",
+                    env!("CARGO_PKG_VERSION_MAJOR"),
+                    "_",
+                    env!("CARGO_PKG_VERSION_MINOR"),
+                    "_",
+                    env!("CARGO_PKG_VERSION_PATCH")
+                )
+            };
+        }
+
+        global_asm!(
+            ".pushsection .tbss,\"awT\",@nobits",
+            ".balign 8",
+            concat!(".globl ", word!()),
+            concat!(".hidden ", word!()),
+            concat!(".type ", word!(), ", @object"),
+            concat!(".size ", word!(), ", 8"),
+            concat!(word!(), ":"),
+            ".zero 8",
+            ".popsection",
+        );
+
+        #[inline(always)]
+        pub(crate) fn slot() -> *const () {
+            let value;
+            // SAFETY: reads eight bytes of this thread's storage, which are
+            // there from its start to its end. No memory is written.
+            unsafe {
+                asm!(
+                    concat!("mov {0}, qword ptr [rip + ", word!(), "@GOTTPOFF]"),
+                    "mov {0}, qword ptr fs:[{0}]",
+                    out(reg) value,
+                    options(nostack, preserves_flags, readonly)
+                );
+            }
+            value
+        }
+
+        pub(crate) fn set_slot(value: *const ()) {
+            // SAFETY: as in `slot`; nobody else writes the word.
+            unsafe {
+                asm!(
+                    concat!("mov {0}, qword ptr [rip + ", word!(), "@GOTTPOFF]"),
+                    "mov qword ptr fs:[{0}], {1}",
+                    out(reg) _,
+                    in(reg) value,
+                    options(nostack, preserves_flags)
+                );
+            }
+        }
     }
 
-    /// Sets what [`slot`] returns on this thread.
-    #[inline(never)]
-    pub(crate) fn set_slot(value: *const ()) {
-        SLOT.with(|slot| slot.set(value));
+    /// The thread's slot, elsewhere.
+    #[cfg(not(target_arch = "x86_64"))]
+    mod own_slot {
+        use std::cell::Cell;
+        use std::ptr;
+
+        thread_local! {
+            static SLOT: Cell<*const ()> = const { Cell::new(ptr::null()) };
+        }
+
+        /// Never inlined: the compiler would reuse the address of the
+        /// thread-local that it computed before a call that changed threads.
+        #[inline(never)]
+        pub(crate) fn slot() -> *const () {
+            SLOT.with(Cell::get)
+        }
+
+        #[inline(never)]
+        pub(crate) fn set_slot(value: *const ()) {
+            SLOT.with(|slot| slot.set(value));
+        }
     }
+
+    /// What this thread carries: the scheduler keeps its M here. Looked up anew
+    /// at each call, also in the middle of a function whose goroutine has moved
+    /// to another thread.
+    pub(crate) use own_slot::{set_slot, slot};
 
     /// This thread's seat. Never freed, only reused, so that a late waker finds
     /// one.
@@ -362,6 +456,105 @@ pub(crate) mod thread {
             libc::pthread_attr_destroy(&mut attributes);
         }
         low as usize + guard
+    }
+
+    /// Where this thread's own memory lies: its thread-locals, from the first
+    /// address to behind the last, in at most two blocks. `first_frame` is some
+    /// address in the first function of the thread that is ours.
+    ///
+    /// The blocks of the program and of the libraries that it was started with lie
+    /// together, beside what the thread pointer points to; in between there is
+    /// room for some that are loaded later. The second block is that of the library
+    /// that heist itself is in, if that was loaded later and found no room there.
+    pub(crate) fn tls_bounds(first_frame: usize) -> [(usize, usize); 2] {
+        /// Blocks that are further away than this are not beside it.
+        const NEAR: usize = 1 << 20;
+        struct Found {
+            pointer: usize,
+            slot: usize,
+            near: (usize, usize),
+            own: (usize, usize),
+        }
+        unsafe extern "C" fn visit(
+            info: *mut libc::dl_phdr_info,
+            _size: libc::size_t,
+            found: *mut libc::c_void,
+        ) -> libc::c_int {
+            // SAFETY: the linker passes a valid description, and what it was given.
+            let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
+            let low = info.dlpi_tls_data as usize;
+            if low == 0 {
+                return 0; // it has none, or this thread has not used it
+            }
+            for i in 0..usize::from(info.dlpi_phnum) {
+                // SAFETY: as many headers as it says.
+                let header = unsafe { &*info.dlpi_phdr.add(i) };
+                if header.p_type != libc::PT_TLS {
+                    continue;
+                }
+                let block = (low, low + header.p_memsz as usize);
+                if low.abs_diff(found.pointer) < NEAR {
+                    found.near = (found.near.0.min(block.0), found.near.1.max(block.1));
+                } else if (block.0..block.1).contains(&found.slot) {
+                    found.own = block;
+                }
+            }
+            0
+        }
+        let pointer = thread_pointer();
+        // Some thread-local of this library.
+        let slot = STACK_LIMIT.with(|cell| ptr::from_ref(cell) as usize);
+        let near = (pointer, pointer + size_of::<usize>());
+        let mut found = Found { pointer, slot, near, own: (0, 0) };
+        // SAFETY: `visit` gets a pointer to what it expects, which outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+        // On x86-64 they lie between the thread's first frame and its pointer, and
+        // so does the room for more.
+        if cfg!(target_arch = "x86_64") && pointer.wrapping_sub(first_frame) < NEAR {
+            found.near.0 = found.near.0.min(first_frame);
+        }
+        [found.near, found.own]
+    }
+
+    /// What tells the thread's memory from that of others.
+    fn thread_pointer() -> usize {
+        let pointer: usize;
+        // SAFETY: reads a register, and on x86-64 the word that it points to,
+        // which the ABI says is its own address.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::asm!("mov {}, fs:0", out(reg) pointer,
+                options(readonly, nostack, preserves_flags));
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer,
+                options(nomem, nostack, preserves_flags));
+        }
+        pointer
+    }
+
+    /// How many Ps a runtime should have that was not told.
+    pub(crate) fn usable_cpus() -> usize {
+        crate::prim::cpu_limit::CpuLimit::find().procs()
+    }
+
+    /// How many CPUs are in this thread's mask, which is its process's as a rule; one
+    /// at least.
+    pub(crate) fn affinity() -> usize {
+        // Some machines have more CPUs than a `cpu_set_t` has room for.
+        let mut mask = vec![0u64; size_of::<libc::cpu_set_t>() / size_of::<u64>()];
+        loop {
+            let size = size_of_val(&*mask);
+            // SAFETY: the kernel writes at most `size` bytes.
+            let rc = unsafe { libc::sched_getaffinity(0, size, mask.as_mut_ptr().cast()) };
+            if rc == 0 {
+                return mask.iter().map(|word| word.count_ones() as usize).sum::<usize>().max(1);
+            }
+            let too_small = io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
+            if !too_small || size > 1 << 20 {
+                return 1;
+            }
+            mask.resize(2 * mask.len(), 0);
+        }
     }
 
     /// How many OS threads this process has, if the kernel tells.

@@ -4,7 +4,7 @@
 //!
 //! | # | phase | where |
 //! |---|---|---|
-//! | 0 | safe point: does the runtime close? | [`find_runnable`] |
+//! | 0 | safe point: does the runtime close, or the world stop? | [`stop::at_safe_point`] |
 //! | 1 | timers that are due | [`timers::check`] |
 //! | 2 | every 61st tick, one from the global queue, or one that yielded | [`from_global_now_and_then`] |
 //! | 3 | the local queue: runnext, then the ring | [`from_local`] |
@@ -20,8 +20,9 @@ use super::p::Held;
 use super::policy::{Departure, departs};
 use super::protocol::idle::{Found, Recheck};
 use super::schedt::Sched;
+use super::stop::{self, Halt};
 use super::timers::Keeper;
-use super::{netpoll, steal, timers, wake};
+use super::{netpoll, steal, thieves, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
@@ -69,15 +70,19 @@ impl Next {
 pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
     loop {
         let p = m.held();
-        if m.sched.closing() {
-            give_up_for_good(m);
-            return None;
+        if m.sched.halts() {
+            match stop::at_safe_point(m) {
+                Halt::GoOn => {}
+                Halt::LookAgain => continue,
+                Halt::End => return None,
+            }
         }
         timers::check(m.sched, p);
         if let Some(next) = from_global_now_and_then(m, p).or_else(|| from_local(p)) {
             return Some(found(m, next));
         }
-        if let Some(next) = next_round(m, p).or_else(|| from_local(p)) {
+        let told = || p.told.pop().map(Next::fresh);
+        if let Some(next) = next_round(m, p).or_else(|| from_local(p)).or_else(told) {
             return Some(found(m, next));
         }
         if poll_network(m, p) || timers::run_due(m.sched, p) {
@@ -159,7 +164,7 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     } else {
         global().or_else(|| p.runq.pop_yielded())
     };
-    g.map(Next::fresh)
+    g.or_else(|| p.told.pop()).map(Next::fresh)
 }
 
 /// Phase 3.
@@ -259,7 +264,7 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
     }
     probe::searching(true);
     wake::withdraw_offer(m.sched, p);
-    steal::steal(m.sched, p)
+    steal::steal(m.sched, p).or_else(|| thieves::beg(m.sched, p))
 }
 
 /// Phase 7.
@@ -280,7 +285,8 @@ fn sleep(m: &'static M) -> bool {
     let sched = m.sched;
     {
         let mut shared = sched.shared.lock();
-        if sched.closing() || shared.queued() != 0 || shared.idle_runq.len() != 0 {
+        let queued = shared.queued() + shared.idle_runq.len();
+        if sched.closing() || queued != 0 || !m.held().told.is_empty() {
             return true;
         }
         wake::withdraw_offer(sched, m.held());
@@ -296,6 +302,7 @@ fn sleep(m: &'static M) -> bool {
     } else {
         sched.idle.rest()
     };
+    thieves::ask_before_sleep(sched);
     if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
         return become_idle(m) && sleep_idle(m, 0);
     }
@@ -429,7 +436,10 @@ fn take_offices(m: &'static M) -> Offices {
     let until = timers::earliest(sched);
     let earlier = shared.keeper.is_none_or(|keeper| ptr::eq(keeper.m, m) || until < keeper.until);
     let keeps = idle && earlier && until != NEVER;
-    let polls = idle && sched.poll.is_wanted() && shared.poller.is_none_or(|p| ptr::eq(p, m));
+    // If others run, they look at the network, unless they were seen not to.
+    let last = shared.idle_ps.len() == sched.procs() as usize || sched.poll.lags();
+    let polls =
+        idle && last && sched.poll.is_wanted() && shared.poller.is_none_or(|p| ptr::eq(p, m));
     // Or the next one to sleep would rely on it.
     shared.leave_offices(m);
     if keeps {
@@ -475,14 +485,4 @@ fn leave_idle(m: &'static M) -> bool {
 fn retire(m: &'static M) -> bool {
     let surplus = m.sched.shared.lock().threads > m.sched.procs() as usize;
     surplus && leave_idle(m)
-}
-
-/// The runtime closes: the P is given up whatever is queued on it; shutdown
-/// collects it.
-fn give_up_for_good(m: &'static M) {
-    if m.searching() {
-        m.set_searching(false);
-        let _ = m.sched.idle.found();
-    }
-    m.release_p();
 }

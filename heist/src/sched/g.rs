@@ -16,6 +16,7 @@
 //! | `flags` | the spawner, then the goroutine | |
 //! | the others | the spawner, the first M that runs it | before it is shared |
 
+use super::forks::Attached;
 use super::local::Locals;
 use super::m::M;
 use super::protocol::g_state::GState;
@@ -40,6 +41,9 @@ pub(crate) struct Ext {
     pub(crate) locks: Cell<u32>,
     /// Its `goroutine_local!` values, if it ever had one.
     pub(crate) locals: OnceCell<Box<RefCell<Locals>>>,
+    /// Its open forks, if it ever forked; the next goroutine of the frame finds
+    /// them empty.
+    pub(crate) forks: OnceCell<Attached>,
 }
 
 impl context::Tidy for Ext {

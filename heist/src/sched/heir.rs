@@ -20,8 +20,13 @@ use super::protocol::g_state::Status;
 /// stack that was `g`'s, runs it. `None` if there is none, and `g` is as it was.
 #[inline(always)]
 pub(crate) fn inherit(m: &'static M, p: Held, g: &'static G) -> Option<&'static G> {
-    // One that has locked its thread takes it along.
-    if p.tick().is_multiple_of(GLOBAL_EVERY) || m.sched.closing() || g.has(flag::PINNED) {
+    // One that has locked its thread takes it along, and one that has forked has
+    // something to clear up.
+    if m.desk.is_open()
+        || p.tick().is_multiple_of(GLOBAL_EVERY)
+        || m.sched.halts()
+        || g.has(flag::PINNED)
+    {
         return None;
     }
     // SAFETY: the goroutine runs, on its own stack.

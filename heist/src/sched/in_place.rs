@@ -5,6 +5,7 @@
 //! goes to another M. When it is made ready it is queued like any other, and
 //! the M that finds it hands its own P over (`exec::hand_over`).
 
+use super::forks;
 use super::g::{G, flag};
 use super::m::{Inside, M};
 use super::p::{Held, P};
@@ -36,6 +37,7 @@ impl Drop for InPlace {
 /// runtime closes.
 #[cold]
 pub(crate) fn park(inside: Inside, g: &'static G) -> Resume {
+    forks::share_all(&inside, g);
     let resumed = park_here(inside.m, g, || {
         let p = inside.m.release_p();
         wake::handoff_p(inside.m.sched, p);
@@ -46,6 +48,7 @@ pub(crate) fn park(inside: Inside, g: &'static G) -> Resume {
 
 /// As [`park`], for an M that has no P. It may have one afterwards.
 pub(crate) fn park_without_p(m: &'static M, g: &'static G) -> Resume {
+    forks::share_all_without_p(m, g);
     let resumed = park_here(m, g, || {});
     m.lease.leave();
     resumed
@@ -85,6 +88,7 @@ pub(crate) fn yield_now(inside: Inside, g: &'static G) -> Resume {
         thread::yield_now();
         return Resume::Run;
     }
+    forks::share_all(&inside, g);
     g.note_no_wait();
     wait_in_queue(m, g, || {
         let queued = sched.put_global([g]);
@@ -99,6 +103,7 @@ pub(crate) fn yield_now(inside: Inside, g: &'static G) -> Resume {
 
 /// As [`yield_now`], for an M that has no P.
 pub(crate) fn yield_without_p(m: &'static M, g: &'static G) -> Resume {
+    forks::share_all_without_p(m, g);
     g.note_no_wait();
     let regained = regain_p(m);
     m.lease.leave();

@@ -3,6 +3,7 @@
 //! An M's scheduler loop runs on the thread's own stack and resumes goroutines
 //! on theirs. Ms are never freed: their scheduler reuses them.
 
+use super::forks::Desk;
 use super::g::G;
 use super::p::{Held, P};
 use super::protocol::freeze::Freeze;
@@ -10,6 +11,7 @@ use super::protocol::g_state::Status;
 use super::protocol::lease::{Entry, Lease};
 use super::schedt::Sched;
 use super::signal;
+use super::tls_guard::ThreadMemory;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, keep};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -62,6 +64,10 @@ pub(crate) struct M {
     /// How long it watches for a P that is likely to come before it sleeps, in
     /// nanoseconds.
     pub(crate) patience: u64,
+    /// Its thread's own memory.
+    pub(crate) tls: ThreadMemory,
+    /// What forks look at (see `sched::forks`).
+    pub(crate) desk: Desk,
     pub(crate) thread: Lock<Option<thread::JoinHandle<()>>>,
 }
 
@@ -92,6 +98,8 @@ impl M {
             freeze: Freeze::new(),
             os: AtomicU32::new(0),
             patience: patience(),
+            tls: ThreadMemory::new(),
+            desk: Desk::new(),
             thread: Lock::new(Rank::Threads, None),
         }));
         keep(m)
@@ -214,6 +222,7 @@ impl M {
         thread::set_slot(ptr::from_ref(self).cast());
         self.os.store(thread::OsThread::current().id(), Ordering::Relaxed);
         thread::sleep_precisely();
+        self.tls.found(&self.sched.config());
         let stack = signal::AltStack::install();
         if self.acquire_next_p() {
             super::exec::run_loop(self);
@@ -222,6 +231,39 @@ impl M {
         drop(stack);
         super::shutdown::thread_ended(self);
     }
+}
+
+/// The calling thread, which the user has brought along, works for a runtime until
+/// that closes: at once, if its life is over.
+pub(crate) fn serve(sched: &'static Sched, life: u32) {
+    let m = {
+        let mut shared = sched.shared.lock();
+        if shared.closed || life != sched.life() {
+            return;
+        }
+        shared.expected = shared.expected.saturating_sub(1);
+        shared.threads += 1;
+        let m = super::wake::free_m(sched, &mut shared);
+        // It looks around: nobody was woken for it.
+        if let Some(p) = sched.take_idle_p(&mut shared) {
+            store(&m.next_p, Some(p));
+        }
+        m
+    };
+    let _count = HeistThread::new();
+    m.note.clear();
+    let before = thread::slot();
+    thread::set_slot(ptr::from_ref(m).cast());
+    m.os.store(thread::OsThread::current().id(), Ordering::Relaxed);
+    thread::sleep_precisely();
+    let stack = signal::AltStack::install();
+    let has_p = m.acquire_next_p() || super::find::become_idle(m) && super::find::sleep_idle(m, 0);
+    if has_p {
+        super::exec::run_loop(m);
+    }
+    thread::set_slot(before);
+    drop(stack);
+    super::shutdown::thread_ended(m);
 }
 
 /// The M of the calling thread, if it is one of ours.

@@ -5,14 +5,17 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `g`, `g_pool`, `task`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, its stack, its name, its values |
+//! | `g`, `g_pool`, `task`, `storage`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, room for those, its stack, its name, its values |
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
 //! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
-//! | `exec`, `park`, `in_place`, `locked` | running one; leaving and coming back; waiting with the thread; keeping it |
+//! | `exec`, `heir`, `park`, `in_place`, `locked` | running one; the next one on its stack; leaving and coming back; waiting with the thread; keeping it |
+//! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
 //! | `policy` | where all this departs from Go, for comparisons |
-//! | `spawn`, `wake`, `waiter`, `timers` | a new one; whom to wake for it; whoever waits; until when |
-//! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
+//! | `spawn`, `wake`, `waiter`, `timers`, `alarm` | a new one; whom to wake for it; whoever waits; until when; what the clock calls |
+//! | `forks`, `thieves` | branches of fork-join: sharing them; asking for them |
+//! | `jobs`, `told` | what `par` spawns: newest first; on a certain P |
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
+//! | `stop` | stopping the world; another number of Ps |
 //! | `netpoll` | waiting for descriptors: who looks, and whom to wake |
 //! | `sysmon`, `signal`, `shutdown` | watching; faults and preemption; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
@@ -27,6 +30,9 @@ pub(crate) mod alarm;
 pub(crate) mod exec;
 #[cfg(not(loom))]
 pub(crate) mod find;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: branches in frames and blocks
+pub(crate) mod forks;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod frames;
@@ -44,6 +50,8 @@ pub(crate) mod heir;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod in_place;
+#[cfg(not(loom))]
+pub(crate) mod jobs;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod local;
@@ -86,6 +94,9 @@ pub(crate) mod steal;
 #[cfg(not(loom))]
 pub(crate) mod steal_order;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: what only the holder touches
+pub(crate) mod stop;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: values of any type in a few words
 pub(crate) mod storage;
 #[cfg(not(loom))]
@@ -97,7 +108,16 @@ pub(crate) mod sysmon;
 #[allow(unsafe_code)] // named file: the closure and the result in a block
 pub(crate) mod task;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the forks of others
+pub(crate) mod thieves;
+#[cfg(not(loom))]
 pub(crate) mod timers;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: the stacks of others
+pub(crate) mod tls_guard;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: closures that borrow
+pub(crate) mod told;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: tagged words
 pub(crate) mod waiter;

@@ -353,6 +353,11 @@ fn see_to_it(sched: &'static Sched) {
     if m::current().is_some_and(|m| std::ptr::eq(m.sched, sched)) {
         return;
     }
+    wake_poller(sched);
+}
+
+/// Has an idle M look whether it should wait in the poller.
+fn wake_poller(sched: &'static Sched) {
     let shared = sched.shared.lock();
     // Whoever goes to sleep later looks with the lock held.
     let sleeper = if shared.poller.is_none() { shared.idle_ms.last().copied() } else { None };
@@ -424,6 +429,9 @@ pub(crate) fn look_for_others(sched: &'static Sched, now: u64) -> bool {
     if looked {
         deliver_from_outside(&batch);
     }
+    // From now on somebody waits, if there is somebody.
+    sched.poll.note_lag();
+    wake_poller(sched);
     looked
 }
 

@@ -8,9 +8,11 @@ use super::alarm;
 use super::frames::Frames;
 use super::g::G;
 use super::g_pool;
+use super::jobs::Jobs;
 use super::m::M;
 use super::protocol::run_queue::RunQueue;
 use super::timers::Due;
+use super::told::Told;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::prim::rng::Rng;
 use crate::stacks;
@@ -34,6 +36,8 @@ pub(crate) struct Counters {
     pub(crate) overflows: Count,
     pub(crate) spared_wakes: Count,
     pub(crate) parks: Count,
+    pub(crate) promoted: Count,
+    pub(crate) raided: Count,
 }
 
 /// A counter with one writer.
@@ -114,12 +118,18 @@ pub(crate) struct P {
     streak: AtomicU32,
     /// The M that holds it, for reports.
     m: AtomicPtr<M>,
+    /// It has yet to call what every P is to call (see `stop::on_each_p`).
+    pub(crate) safe_point: AtomicBool,
     /// A thief took this P's runnext: its goroutine computes on after a wake.
     pub(crate) late: AtomicBool,
     pub(crate) timers: Timers<Due>,
     /// sysmon has seen a timer that is late.
     pub(crate) timers_late: AtomicBool,
     pub(crate) counters: Counters,
+    /// What `par` has spawned here.
+    pub(crate) jobs: Jobs,
+    /// Goroutines that begin here.
+    pub(crate) told: Told,
     own: Own,
 }
 
@@ -137,10 +147,13 @@ impl P {
             tick: AtomicU32::new(0),
             streak: AtomicU32::new(0),
             m: AtomicPtr::new(ptr::null_mut()),
+            safe_point: AtomicBool::new(false),
             late: AtomicBool::new(false),
             timers: Timers::new(),
             timers_late: AtomicBool::new(false),
             counters: Counters::default(),
+            jobs: Jobs::new(),
+            told: Told::new(),
             own: Own {
                 gs: g_pool::Cache::new(),
                 frames: Frames::new(),
@@ -254,11 +267,17 @@ impl Held {
         next
     }
 
+    /// Gives away what the P has cached.
+    pub(crate) fn flush(&self, class: stacks::Class) {
+        self.own().gs.flush();
+        self.own().frames.reset(class);
+    }
+
     /// Makes the P new for another runtime.
     pub(crate) fn reset(&self, class: stacks::Class, seed: u64) {
         self.own().rng.reseed(seed ^ u64::from(self.p.id) << 32);
-        self.own().gs.flush();
-        self.own().frames.reset(class);
+        self.flush(class);
+        self.p.told.clear();
         self.own().offered_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);
@@ -276,6 +295,8 @@ impl Held {
             &c.overflows,
             &c.spared_wakes,
             &c.parks,
+            &c.promoted,
+            &c.raided,
         ];
         all.into_iter().for_each(Count::clear);
     }

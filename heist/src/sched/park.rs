@@ -6,7 +6,7 @@ use super::m::{self, Inside, M, ToLeave};
 use super::protocol::g_state::Ready;
 use super::schedt::Sched;
 use super::task::Shutdown;
-use super::wake;
+use super::{tls_guard, wake};
 use crate::context::{Resume, Suspend};
 use crate::prim::atomic::{AtomicU32, Ordering};
 use crate::prim::fatal::fatal;
@@ -44,7 +44,7 @@ pub(crate) fn park_whatever_comes(reason: WaitReason, site: &'static Location<'s
         return Resume::Run;
     }
     g.note_wait(reason, inside.p.own().now.get(), site);
-    if must_stay(g) {
+    if stays(inside.m, g) {
         return in_place::park(inside, g);
     }
     wake::learn(inside.p, g);
@@ -74,7 +74,7 @@ fn park_without_p(m: &'static M, reason: WaitReason, site: &'static Location<'st
         return park_in_shutdown(m, g);
     }
     g.note_wait(reason, clock::now(), site);
-    if must_stay(g) {
+    if stays(m, g) {
         return in_place::park_without_p(m, g);
     }
     wake_or_order(g, leave(g, Suspend::Park))
@@ -112,10 +112,10 @@ pub(crate) fn yield_whatever_comes() -> Resume {
         ToLeave::Foreign => return yield_thread(),
     };
     let Some(g) = inside.g() else { fatal!("yield outside of a goroutine") };
-    if must_stay(g) {
+    g.note_no_wait();
+    if stays(inside.m, g) {
         return in_place::yield_now(inside, g);
     }
-    g.note_no_wait();
     wake::learn(inside.p, g);
     suspend(inside, g, Suspend::Yield)
 }
@@ -208,7 +208,7 @@ fn heed_request() {
         return;
     }
     m.preempt.store(false, Ordering::Relaxed);
-    if must_stay(g) {
+    if stays(m, g) {
         let (Resume::Run | Resume::Unwind) = yield_whatever_comes();
         return;
     }
@@ -246,6 +246,13 @@ pub(crate) fn no_preempt<T>(f: impl FnOnce() -> T) -> T {
     });
     let _allow = outermost.then_some(Allow);
     f()
+}
+
+/// Whether the goroutine, which is about to leave its thread, stays there: it has to,
+/// or the guard of thread-locals has found a reason.
+#[inline(always)]
+fn stays(m: &'static M, g: &'static G) -> bool {
+    must_stay(g) || (m.tls.is_guarded() && tls_guard::holds_thread_local(m, g))
 }
 
 /// Whether the goroutine cannot leave its thread: it is pinned, or it unwinds.

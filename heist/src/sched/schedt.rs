@@ -25,6 +25,7 @@ use crate::prim::note::Note;
 use crate::prim::thread;
 use crate::stacks::Class;
 use crossbeam_utils::CachePadded;
+use std::any::Any;
 use std::collections::{BTreeSet, VecDeque};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -53,6 +54,10 @@ pub enum PanicPolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) procs: usize,
+    /// How many threads the user brings along.
+    pub(crate) hosted: usize,
+    /// How many Ps, the first ones, run nothing.
+    pub(crate) reserved: usize,
     pub(crate) stack: Class,
     pub(crate) thread_name: String,
     pub(crate) max_threads: usize,
@@ -64,6 +69,7 @@ pub(crate) struct Config {
     pub(crate) seed: u64,
     pub(crate) trace: Option<Duration>,
     pub(crate) trace_detail: bool,
+    pub(crate) tls_guard: bool,
 }
 
 /// What the scheduler's lock protects.
@@ -86,10 +92,14 @@ pub(crate) struct Shared {
     pub(crate) keeper: Option<Keeper>,
     /// The idle M that waits in the poller, if there is anything to wait for.
     pub(crate) poller: Option<&'static M>,
+    /// Ps that Ms have given up because the world is to stop.
+    pub(crate) stopped: Vec<&'static P>,
     /// Every M ever made.
     pub(crate) all_ms: Vec<&'static M>,
     /// Ms with a thread.
     pub(crate) threads: usize,
+    /// Threads of the user's that are to come (see [`M::serve`]).
+    pub(crate) expected: usize,
     /// Nothing is queued any more.
     pub(crate) closed: bool,
 }
@@ -133,6 +143,16 @@ impl Shared {
     }
 }
 
+/// Why an M does not simply go on to the next goroutine.
+pub(crate) mod halt {
+    /// The runtime shuts down.
+    pub(crate) const CLOSING: u32 = 1;
+    /// The world is to stop: give the P up (see `stop`).
+    pub(crate) const STOPPING: u32 = 2;
+    /// Each P is to call a function (see `stop::on_each_p`).
+    pub(crate) const SAFE_POINT: u32 = 4;
+}
+
 /// How often sysmon acted; it alone writes.
 #[derive(Default)]
 pub(crate) struct Preemption {
@@ -168,8 +188,12 @@ pub(crate) struct Sched {
     /// How often it was opened.
     life: AtomicU32,
     /// Read at every step, written when the runtime opens and closes.
-    closing: CachePadded<AtomicBool>,
+    /// Bits of [`halt`].
+    halt: CachePadded<AtomicU32>,
     procs: AtomicU32,
+    /// The most that there were in this life: what those have counted still counts.
+    most_procs: AtomicU32,
+    reserved: AtomicU32,
     pub(crate) idle_runq_size: AtomicUsize,
     all_ps: Box<[OnceLock<&'static P>]>,
     config: Lock<Option<Arc<Config>>>,
@@ -193,6 +217,12 @@ pub(crate) struct Sched {
     pub(crate) unwinding: Lock<BTreeSet<u64>>,
     /// Ms without a thread, for those who unwind.
     ghosts: Lock<Vec<&'static M>>,
+    /// Who takes Ps from Ms: sysmon, or whoever stops the world.
+    pub(crate) taking: Lock<()>,
+    /// Wakes whoever stops the world.
+    pub(crate) stopped: Note,
+    /// What each P is to call, while [`halt::SAFE_POINT`] is set.
+    pub(crate) safe_point: Lock<Option<super::stop::SafePoint>>,
     /// What sysmon did to those that would not leave.
     pub(crate) preemption: Preemption,
     /// `usize::MAX` for as many as Ps.
@@ -201,6 +231,13 @@ pub(crate) struct Sched {
     pub(crate) requests: AtomicBool,
     /// Ms that wait with their goroutine.
     pub(crate) in_place: AtomicUsize,
+    /// Stacks that were searched for thread-locals, and those that had some.
+    pub(crate) tls_searches: AtomicU64,
+    pub(crate) tls_holds: AtomicU64,
+    /// Ms whose goroutine has forked since they resumed it.
+    pub(crate) forking: CachePadded<AtomicUsize>,
+    /// What the layer above keeps with a runtime.
+    pub(crate) upstairs: Lock<Option<Arc<dyn Any + Send + Sync>>>,
     /// The thread that a panic started in order to shut the runtime down.
     pub(crate) shutdown_thread: Lock<Option<thread::JoinHandle<()>>>,
 }
@@ -242,14 +279,20 @@ impl Sched {
             None => Sched::make()?,
         };
         sched.procs.store(config.procs as u32, Ordering::Relaxed);
+        sched.most_procs.store(config.procs as u32, Ordering::Relaxed);
         sched.opened.store(clock::now(), Ordering::Relaxed);
         sched.foreign_spawned.store(0, Ordering::Relaxed);
         sched.foreign_finished.store(0, Ordering::Relaxed);
+        sched.tls_searches.store(0, Ordering::Relaxed);
+        sched.tls_holds.store(0, Ordering::Relaxed);
         *sched.fatal_panic.lock() = None;
         sched.unwinding.lock().clear();
         sched.max_runners.store(config.max_runners.unwrap_or(usize::MAX), Ordering::Relaxed);
         sched.preemption.clear();
-        let (class, seed) = (config.stack, config.seed);
+        let (class, seed, hosted) = (config.stack, config.seed, config.hosted);
+        let reserved = config.reserved as u32;
+        sched.reserved.store(reserved, Ordering::Relaxed);
+        *sched.upstairs.lock() = None;
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
         sched.next_offers.clear();
@@ -262,12 +305,15 @@ impl Sched {
             p.runq.set_alone(alone);
             // SAFETY: the scheduler has no Ms yet, so nobody holds its Ps.
             unsafe { Held::new(p) }.reset(class, seed);
-            sched.put_idle_p(&mut shared, p);
+            if id >= reserved {
+                sched.put_idle_p(&mut shared, p);
+            }
         }
         shared.closed = false;
+        shared.expected = hosted;
         sched.life.store(sched.life().wrapping_add(1), Ordering::Relaxed);
         drop(shared);
-        sched.closing.store(false, Ordering::Release);
+        sched.halt.store(0, Ordering::Release);
         Some(sched)
     }
 
@@ -291,8 +337,10 @@ impl Sched {
                     free_ms: Vec::new(),
                     keeper: None,
                     poller: None,
+                    stopped: Vec::new(),
                     all_ms: Vec::new(),
                     threads: 0,
+                    expected: 0,
                     closed: true,
                 },
             ),
@@ -303,8 +351,10 @@ impl Sched {
             timer_mask: Mask::new(),
             idle_mask: Mask::new(),
             life: AtomicU32::new(0),
-            closing: CachePadded::new(AtomicBool::new(true)),
+            halt: CachePadded::new(AtomicU32::new(halt::CLOSING)),
             procs: AtomicU32::new(0),
+            most_procs: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
             idle_runq_size: AtomicUsize::new(0),
             all_ps: (0..MAX_PROCS).map(|_| OnceLock::new()).collect(),
             config: Lock::new(Rank::Leaf, None),
@@ -319,10 +369,17 @@ impl Sched {
             winding_down: Lock::new(Rank::Shutdown, false),
             unwinding: Lock::new(Rank::Leaf, BTreeSet::new()),
             ghosts: Lock::new(Rank::Leaf, Vec::new()),
+            taking: Lock::new(Rank::Taking, ()),
+            stopped: Note::new(),
+            safe_point: Lock::new(Rank::Leaf, None),
             preemption: Preemption::default(),
             max_runners: AtomicUsize::new(usize::MAX),
             requests: AtomicBool::new(false),
             in_place: AtomicUsize::new(0),
+            tls_searches: AtomicU64::new(0),
+            tls_holds: AtomicU64::new(0),
+            forking: CachePadded::new(AtomicUsize::new(0)),
+            upstairs: Lock::new(Rank::Leaf, None),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));
         TABLE[slot as usize].store(ptr::from_ref(keep(sched)).cast_mut(), Ordering::Release);
@@ -337,11 +394,12 @@ impl Sched {
                 fatal!("a runtime was recycled with {} threads", shared.threads);
             }
             while self.take_idle_p(&mut shared).is_some() {}
+            shared.stopped.clear();
             shared.keeper = None;
             shared.poller = None;
         }
         timers::clear(self);
-        for p in self.ps() {
+        for p in self.ps_ever() {
             // SAFETY: there are no Ms, so nobody holds the Ps.
             unsafe { Held::new(p) }.reset(self.config().stack, 0);
         }
@@ -373,6 +431,16 @@ impl Sched {
         }
     }
 
+    /// How many of them run nothing, the first ones.
+    pub(crate) fn reserved(&self) -> u32 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// How many Ps are idle when nothing runs.
+    pub(crate) fn usable_procs(&self) -> usize {
+        (self.procs() - self.reserved()) as usize
+    }
+
     pub(crate) fn config(&self) -> Arc<Config> {
         match &*self.config.lock() {
             Some(config) => config.clone(),
@@ -388,6 +456,17 @@ impl Sched {
 
     pub(crate) fn put_ghost(&self, m: &'static M) {
         self.ghosts.lock().push(m);
+    }
+
+    /// The Ps, and those that there were before their number was lowered.
+    pub(crate) fn ps_ever(&self) -> impl Iterator<Item = &'static P> {
+        let most = self.most_procs.load(Ordering::Relaxed) as usize;
+        self.all_ps[..most].iter().filter_map(|p| p.get().copied())
+    }
+
+    /// The Ps that run something.
+    pub(crate) fn usable_ps(&self) -> impl Iterator<Item = &'static P> {
+        self.ps().skip(self.reserved() as usize)
     }
 
     /// The Ps.
@@ -406,11 +485,42 @@ impl Sched {
     /// Whether the runtime shuts down.
     #[inline(always)]
     pub(crate) fn closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
+        self.halt.load(Ordering::Acquire) & halt::CLOSING != 0
     }
 
     pub(crate) fn start_closing(&self) {
-        self.closing.store(true, Ordering::SeqCst);
+        self.set_halt(halt::CLOSING, true);
+    }
+
+    /// Whether an M has something to look at before it goes on: see [`halt`].
+    #[inline(always)]
+    pub(crate) fn halts(&self) -> bool {
+        self.halt.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the world is to stop.
+    pub(crate) fn stopping(&self) -> bool {
+        self.halt.load(Ordering::Acquire) & halt::STOPPING != 0
+    }
+
+    pub(crate) fn set_halt(&self, bit: u32, on: bool) {
+        if on {
+            self.halt.fetch_or(bit, Ordering::SeqCst);
+        } else {
+            self.halt.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+
+    /// Changes the number of Ps, while nobody holds one; returns the new ones.
+    pub(crate) fn set_procs(&'static self, procs: u32) {
+        let alone = procs == 1;
+        for id in 0..procs.max(self.procs()) {
+            let make = || keep(Box::leak(Box::new(P::new(id, alone))));
+            let p: &'static P = self.all_ps[id as usize].get_or_init(make);
+            p.runq.set_alone(alone);
+        }
+        self.most_procs.fetch_max(procs, Ordering::Relaxed);
+        self.procs.store(procs, Ordering::SeqCst);
     }
 
     /// The goroutine whose panic closed the runtime, if that is what `payload`
@@ -423,7 +533,7 @@ impl Sched {
     pub(crate) fn goroutines(&self) -> usize {
         // Finished first: a goroutine that ends meanwhile counts as alive, and
         // the difference is never negative.
-        let sum = |f: fn(&P) -> u64| self.ps().map(f).sum::<u64>();
+        let sum = |f: fn(&P) -> u64| self.ps_ever().map(f).sum::<u64>();
         let finished =
             sum(|p| p.counters.finished.get()) + self.foreign_finished.load(Ordering::Acquire);
         let spawned =
@@ -515,6 +625,18 @@ impl Sched {
         shared.idle_ps.push(p);
         self.idle_mask.insert(p.id);
         self.idle.p_goes_idle();
+    }
+
+    /// Takes a certain P, for an M. False if it is not idle.
+    pub(crate) fn take_this_idle_p(&self, shared: &mut Guard<'_, Shared>, p: &'static P) -> bool {
+        let Some(at) = shared.idle_ps.iter().position(|idle| ptr::eq(*idle, p)) else {
+            return false;
+        };
+        shared.idle_ps.remove(at);
+        self.idle_mask.remove(p.id);
+        self.idle.p_leaves_idle();
+        self.sysmon.notice_activity();
+        true
     }
 
     /// Takes an idle P, for an M.

@@ -78,6 +78,14 @@ pub(crate) fn close(sched: &'static Sched) {
     }
 }
 
+/// Ends a runtime without waiting for that.
+pub(crate) fn close_behind(sched: &'static Sched) {
+    sched.start_closing();
+    if thread::start("heist-shutdown".into(), STACK, move || close_and_report(sched)).is_err() {
+        close(sched);
+    }
+}
+
 /// A goroutine panicked under `PanicPolicy::ShutDown`.
 pub(crate) fn begin_from_panic(sched: &'static Sched) {
     let g = m::current_g().map_or(0, G::id);

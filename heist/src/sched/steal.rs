@@ -26,14 +26,16 @@ const GRACE: u64 = 3_000;
 
 /// The same if the goroutine that runs there was late the last time. Not nothing:
 /// one that has changed its ways would never be seen to leave in time.
-const GRACE_IF_LATE: u64 = 500;
+const GRACE_IF_LATE: u64 = 200;
 
 /// What Go's sleep of 3 µs takes: Linux adds 50 µs to save power.
 const GOS_GRACE: Duration = Duration::from_micros(53);
 
 /// Steals for `thief`, whose own rings are empty.
 pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
-    for round in 0..ROUNDS {
+    // With no ring in sight there is nothing to go round for.
+    let rings = !departs(Departure::Bitmap) || sched.offers.any(sched.procs());
+    for round in if rings { 0 } else { ROUNDS - 1 }..ROUNDS {
         let last = round + 1 == ROUNDS;
         let stolen = from_rings(sched, thief).or_else(|| {
             last.then(|| from_timers(sched, thief).or_else(|| from_next(sched, thief))).flatten()
@@ -52,10 +54,11 @@ pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
 }
 
 /// Half of some victim's ring.
-fn from_rings(sched: &'static Sched, thief: Held) -> Option<&'static G> {
-    victims(sched, thief)
+pub(super) fn from_rings(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+    let stolen = victims(sched, thief)
         .take_while(|_| !sched.closing())
-        .find_map(|p| p.runq.steal_into(&thief.runq))
+        .find_map(|p| p.runq.steal_into(&thief.runq));
+    stolen.and_then(|g| super::forks::oldest(thief, g))
 }
 
 /// A goroutine whose timer is due, on whatever P.

@@ -24,6 +24,13 @@ impl<const WORDS: usize> Storage<WORDS> {
         size_of::<V>() <= size_of::<Self>() && align_of::<V>() <= align_of::<Self>()
     }
 
+    /// Where a value is that fits.
+    #[inline]
+    pub(crate) fn slot<V>(&self) -> *mut V {
+        const { assert!(Self::fits::<V>()) };
+        self.0.get().cast()
+    }
+
     /// Stores a value, boxed if it does not fit.
     ///
     /// # Safety

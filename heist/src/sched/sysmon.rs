@@ -7,6 +7,7 @@
 //! | a timer that is late | its P computes; a thief is woken |
 //! | nobody looks at the network | all who could compute; it looks itself |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
+//! | a goroutine that forks, and an idle P | it is asked for a branch, then raided |
 //! | free stacks that lie around | their pages go back to the kernel |
 //! | everything sleeps for good | deadlock: say so |
 //! | `HEISTDEBUG=schedtrace` | the line is printed from here |
@@ -22,7 +23,7 @@ use super::p::P;
 use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
-use super::{g::G, netpoll, signal, steal, timers, waiter, wake};
+use super::{g::G, netpoll, signal, steal, thieves, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -224,7 +225,7 @@ impl Watch {
     /// One round. Returns whether there was something to do.
     fn look(&mut self, now: u64) -> bool {
         let idle = self.sched.idle.idle_ps();
-        if idle < self.sched.procs() {
+        if (idle as usize) < self.sched.usable_procs() {
             self.busy = now;
         }
         if now - self.trimmed > TRIM_EVERY {
@@ -232,18 +233,32 @@ impl Watch {
             stacks::trim();
         }
         let mut acted = false;
-        for (i, p) in self.sched.ps().enumerate() {
-            acted |= self.help_stale_next(i, p);
+        // Whoever stops the world takes Ps, too.
+        if let Some(_alone) = self.sched.taking.try_lock() {
+            self.seen.resize(self.sched.procs() as usize, Seen::default());
+            for (i, p) in self.sched.ps().enumerate() {
+                acted |= self.help_stale_next(i, p);
+            }
+            let looked = self.retaker.look(now);
+            self.next = looked.next;
+            acted |= looked.acted;
         }
-        let looked = self.retaker.look(now);
-        self.next = looked.next;
-        acted |= looked.acted;
         acted |= self.help_late_timers(now);
         acted |= netpoll::look_for_others(self.sched, now);
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
             fence(Ordering::SeqCst);
             wake::wake_p(self.sched);
             acted = true;
+        }
+        if idle > 0 {
+            // A thread could not be started for them.
+            self.sched.ps().filter(|p| !p.told.is_empty()).for_each(|p| {
+                wake::wake_this(self.sched, p);
+            });
+        }
+        // If there is something to take, somebody is on the way.
+        if idle > 0 && thieves::anybody(self.sched) && !work_waits(self.sched) {
+            acted |= thieves::beat(self.sched);
         }
         acted
     }
@@ -290,7 +305,7 @@ impl Watch {
         {
             let shared = self.sched.shared.lock();
             let queued = shared.queued() + shared.idle_runq.len();
-            if shared.idle_ps.len() < self.sched.procs() as usize || queued > 0 {
+            if shared.idle_ps.len() < self.sched.usable_procs() || queued > 0 {
                 return;
             }
             // Under the lock: a P leaves the idle ones only with it.
@@ -359,7 +374,7 @@ fn asleep() -> Option<u64> {
             }
             continue;
         }
-        if shared.idle_ps.len() < sched.procs() as usize || shared.queued() != 0 {
+        if shared.idle_ps.len() < sched.usable_procs() || shared.queued() != 0 {
             return None;
         }
         // A thread that has lost its P computes, or sleeps in the kernel for

@@ -292,6 +292,14 @@ pub(crate) fn any(sched: &Sched) -> bool {
     earliest(sched) != NEVER
 }
 
+/// Moves the timers of a P that goes to another one. The world stands.
+pub(crate) fn move_all(sched: &'static Sched, from: &'static P, to: &'static P) {
+    for (when, due) in from.timers.take_all() {
+        add(sched, to, due, when);
+    }
+    sched.timer_mask.remove(from.id);
+}
+
 /// The M that sleeps until the earliest timer.
 #[derive(Clone, Copy)]
 pub(crate) struct Keeper {
@@ -302,7 +310,7 @@ pub(crate) struct Keeper {
 /// Drops all timers of a runtime that has ended.
 pub(crate) fn clear(sched: &Sched) {
     for p in sched.ps() {
-        for due in p.timers.take_all() {
+        for (_, due) in p.timers.take_all() {
             if let Due::Call(alarm, number) = due {
                 alarm.cancel(number);
             }

@@ -240,6 +240,14 @@ fn start_searcher(sched: &'static Sched) {
     }
 }
 
+/// Starts an M for a P that was told something, if it is idle.
+pub(crate) fn wake_this(sched: &'static Sched, p: &'static P) {
+    let mut shared = sched.shared.lock();
+    if !shared.closed && sched.take_this_idle_p(&mut shared, p) {
+        run_p(sched, shared, p, false);
+    }
+}
+
 /// Starts the first M of a runtime, on its first P.
 pub(crate) fn start_first(sched: &'static Sched) -> std::io::Result<()> {
     let (m, p) = {
@@ -256,7 +264,7 @@ pub(crate) fn start_first(sched: &'static Sched) -> std::io::Result<()> {
     })
 }
 
-fn free_m(sched: &'static Sched, shared: &mut Guard<'_, Shared>) -> &'static M {
+pub(super) fn free_m(sched: &'static Sched, shared: &mut Guard<'_, Shared>) -> &'static M {
     shared.free_ms.pop().unwrap_or_else(|| {
         let m = M::new(shared.all_ms.len() as u32, sched);
         shared.all_ms.push(m);
@@ -290,6 +298,10 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
         drop(shared);
         m.note.wake();
         return;
+    }
+    if shared.expected > 0 {
+        // A thread is on its way, and looks around when it comes.
+        return without_thread(sched, &mut shared, p, searching);
     }
     let limit = sched.config().max_threads;
     if shared.threads >= limit {
@@ -353,6 +365,7 @@ fn without_thread(
     p: &'static P,
     searching: bool,
 ) {
+    // What it was told stays: sysmon, or the thread that comes, looks at that.
     if !p.runq.is_empty() {
         let queued = super::in_place::drain(p);
         sched.put_global_locked(shared, queued);
@@ -367,7 +380,7 @@ fn without_thread(
 /// (`handoffp`, seed 003).
 pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
     let queued = !p.runq.is_empty() || sched.runq_size.load(Ordering::SeqCst) != 0;
-    if queued {
+    if queued || !p.told.is_empty() {
         return start_m(sched, p, false);
     }
     // Nobody searches and nobody is idle: this P may be the only one to notice
@@ -376,7 +389,7 @@ pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
         return start_m(sched, p, true);
     }
     let mut shared = sched.shared.lock();
-    if shared.queued() != 0 {
+    if shared.queued() != 0 || !p.told.is_empty() {
         drop(shared);
         return start_m(sched, p, false);
     }

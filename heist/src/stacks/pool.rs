@@ -100,8 +100,18 @@ pub(crate) fn release_all(stacks: impl IntoIterator<Item = Stack>) {
 }
 
 /// Gives back the pages of stacks that have been free for a second. Called by
-/// sysmon; the lock is not held around the system calls.
+/// sysmon.
 pub(crate) fn trim() {
+    trim_free_for(WARM);
+}
+
+/// Gives back the pages of all stacks that are free.
+pub(crate) fn trim_all() {
+    trim_free_for(0);
+}
+
+/// The lock is not held around the system calls.
+fn trim_free_for(least: u64) {
     const BATCH: usize = 64;
     let now = clock::now();
     for class in 0..48u8 {
@@ -109,7 +119,7 @@ pub(crate) fn trim() {
             // Out of the pool while its pages go, so that nobody runs on it.
             let tops: Vec<usize> = {
                 let shelf = &mut SHELVES.lock()[class as usize];
-                let long = |warm: &Warm| now.saturating_sub(warm.since) > WARM;
+                let long = |warm: &Warm| now.saturating_sub(warm.since) >= least;
                 let n = shelf.warm.iter().take(BATCH).take_while(|warm| long(warm)).count();
                 shelf.warm.drain(..n).map(|warm| warm.top).collect()
             };

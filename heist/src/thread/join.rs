@@ -127,6 +127,13 @@ fn drop_thread<T>(mut handle: JoinHandle<T>) {
     std::mem::forget(handle);
 }
 
+/// Nobody asks for the outcome of a goroutine.
+pub(crate) fn forget(g: &'static G) {
+    if detach(g) == Detach::Done {
+        task::forget_outcome(g);
+    }
+}
+
 impl<T> Drop for JoinHandle<T> {
     #[inline]
     fn drop(&mut self) {

@@ -19,7 +19,7 @@
 //! ```
 
 #[allow(unsafe_code)] // named file: results in control blocks
-mod join;
+pub(crate) mod join;
 #[allow(unsafe_code)] // named file: closures that borrow
 pub(crate) mod scoped;
 

@@ -67,9 +67,9 @@ impl<T: Copy> Heap<T> {
         (0..parents).rev().for_each(|i| self.sift_down(i));
     }
 
-    /// Empties it.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
-        std::mem::take(&mut self.entries).into_iter().map(|entry| entry.item)
+    /// Empties it: when and what.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (u64, T)> + use<T> {
+        std::mem::take(&mut self.entries).into_iter().map(|entry| (entry.when, entry.item))
     }
 
     /// The entry at `i` goes up to where it belongs; what it passes moves down.

@@ -111,8 +111,8 @@ impl<T: Copy> Timers<T> {
         let _ = self.publish(&heap);
     }
 
-    /// Takes all entries.
-    pub(crate) fn take_all(&self) -> impl Iterator<Item = T> + use<T> {
+    /// Takes all entries: when and what.
+    pub(crate) fn take_all(&self) -> impl Iterator<Item = (u64, T)> + use<T> {
         let mut heap = self.heap.lock();
         let all = heap.take_all();
         self.dead.store(0, Ordering::Relaxed);

@@ -5,3 +5,4 @@ mod common;
 
 mod calls;
 mod hogs;
+mod resize;

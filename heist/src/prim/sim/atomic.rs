@@ -23,6 +23,14 @@ pub(crate) fn fence_after_rmw() {}
 /// The cheap half of an asymmetric fence pair: nothing, to the machine.
 pub(crate) fn light_barrier() {}
 
+/// As [`light_barrier`].
+pub(crate) fn trusting_barrier() {}
+
+/// Whether the dear half works for those who trust in it.
+pub(crate) fn barriers_available() -> bool {
+    true
+}
+
 /// The dear half: the stores of every thread arrive.
 #[track_caller]
 pub(crate) fn heavy_barrier() {

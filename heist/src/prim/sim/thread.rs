@@ -146,6 +146,16 @@ pub(crate) fn available_parallelism() -> io::Result<NonZeroUsize> {
     Ok(NonZeroUsize::new(cores).unwrap_or(NonZeroUsize::MIN))
 }
 
+/// How many Ps a runtime should have that was not told.
+pub(crate) fn usable_cpus() -> usize {
+    available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// Virtual threads have no memory of their own.
+pub(crate) fn tls_bounds(_first_frame: usize) -> [(usize, usize); 2] {
+    [(0, 0); 2]
+}
+
 /// Whether the calling thread unwinds.
 pub(crate) fn panicking() -> bool {
     let panicking = std::thread::panicking();

@@ -8,6 +8,9 @@
 //! to run them).
 
 pub(crate) mod alarm;
+pub(crate) mod branch;
+#[allow(unsafe_code)] // named file: a list through frames
+pub(crate) mod forks;
 pub(crate) mod freeze;
 pub(crate) mod g_state;
 pub(crate) mod global_queue;

@@ -1,0 +1,277 @@
+//! Fork-join: Fibonacci, an unbalanced tree, quicksort. Everybody forks at every call,
+//! without a grain size; the plain recursion is what it costs not to fork.
+
+use super::compare::{Comparison, Goal};
+use super::{Benchmark, Peer, Problem, Round, nanos_since};
+use crate::session::Session;
+use crate::table::{Table, count};
+use std::time::Instant;
+
+pub(super) const BENCHMARK_FIB: Benchmark = Benchmark {
+    name: "fib",
+    about: "ns per fork of Fibonacci, forking at every call",
+    run: run_fib,
+};
+
+pub(super) const BENCHMARK_TREE: Benchmark = Benchmark {
+    name: "tree",
+    about: "ns per node of an unbalanced tree of 3.9 million nodes",
+    run: run_tree,
+};
+
+pub(super) const BENCHMARK_SORT: Benchmark =
+    Benchmark { name: "quicksort", about: "ms for quicksort of ten million", run: run_sort };
+
+pub(super) const PROBLEM_FIB: Problem = Problem {
+    name: "fib",
+    warm_up: true,
+    peers: &[(Peer::Heist, fib::heist), (Peer::Rayon, fib::rayon), (Peer::Plain, fib::plain)],
+    go: false,
+};
+
+pub(super) const PROBLEM_TREE: Problem = Problem {
+    name: "tree",
+    warm_up: true,
+    peers: &[(Peer::Heist, tree::heist), (Peer::Rayon, tree::rayon), (Peer::Plain, tree::plain)],
+    go: false,
+};
+
+pub(super) const PROBLEM_SORT: Problem = Problem {
+    name: "quicksort",
+    warm_up: true,
+    peers: &[(Peer::Heist, sort::heist), (Peer::Rayon, sort::rayon), (Peer::Plain, sort::plain)],
+    go: false,
+};
+
+/// What two Ps take at most of what one does: a speed-up of 1.9.
+const GROWTH: f64 = 1.0 / 1.9;
+
+fn run_fib(session: &mut Session) -> Table {
+    let forks = fib::forks_of(session.size(33, 27) as u32);
+    let title = format!("fib: ns per fork, {} forks", count(forks));
+    let rounds = session.rounds(9, 3);
+    let goal = Goal::Of(Peer::Rayon, 0.35);
+    let mut comparison = Comparison::new(title, &PROBLEM_FIB, forks, rounds, forks as f64, goal);
+    comparison.growth = Some(GROWTH);
+    comparison.run(session)
+}
+
+fn run_tree(session: &mut Session) -> Table {
+    let nodes = session.size(3_900_000, 390_000);
+    let title = format!("tree: ns per node, {} nodes", count(nodes));
+    let rounds = session.rounds(9, 3);
+    let goal = Goal::Of(Peer::Rayon, 0.5);
+    let mut comparison = Comparison::new(title, &PROBLEM_TREE, nodes, rounds, nodes as f64, goal);
+    comparison.growth = Some(GROWTH);
+    comparison.run(session)
+}
+
+fn run_sort(session: &mut Session) -> Table {
+    let n = session.size(10_000_000, 1_000_000);
+    let title = format!("quicksort: ms for {}", count(n));
+    let rounds = session.rounds(7, 3);
+    let goal = Goal::Of(Peer::Rayon, 0.97);
+    Comparison::new(title, &PROBLEM_SORT, n, rounds, 1e6, goal).run(session)
+}
+
+mod fib {
+    use super::*;
+
+    /// How many forks the Fibonacci number of `n` takes.
+    pub(super) fn forks_of(n: u32) -> u64 {
+        (2..=n).fold((0, 0), |(before, last), _| (last, before + last + 1)).1
+    }
+
+    /// The largest argument that takes at most so many.
+    fn argument(forks: u64) -> u32 {
+        (0..).take_while(|n| forks_of(*n) <= forks).last().unwrap_or(0)
+    }
+
+    pub(super) fn heist(procs: usize, forks: u64) -> Round {
+        fn fib(n: u32) -> u64 {
+            if n < 2 {
+                return n.into();
+            }
+            let (a, b) = heist::par::join(|| fib(n - 1), || fib(n - 2));
+            a + b
+        }
+        let (runtime, n) = (super::super::heist_runtime(procs), argument(forks));
+        Box::new(move || vec![runtime.run(|| time(|| fib(n), serial(n)))])
+    }
+
+    pub(super) fn rayon(procs: usize, forks: u64) -> Round {
+        fn fib(n: u32) -> u64 {
+            if n < 2 {
+                return n.into();
+            }
+            let (a, b) = rayon::join(|| fib(n - 1), || fib(n - 2));
+            a + b
+        }
+        let (pool, n) = (super::super::rayon_pool(procs), argument(forks));
+        Box::new(move || vec![pool.install(|| time(|| fib(n), serial(n)))])
+    }
+
+    pub(super) fn plain(_: usize, forks: u64) -> Round {
+        fn fib(n: u32) -> u64 {
+            if n < 2 { n.into() } else { fib(n - 1) + fib(n - 2) }
+        }
+        let n = argument(forks);
+        Box::new(move || vec![time(|| fib(std::hint::black_box(n)), serial(n))])
+    }
+
+    fn serial(n: u32) -> u64 {
+        (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0
+    }
+}
+
+mod tree {
+    use super::*;
+
+    /// A node with that many nodes in its tree: its value, and how many go to the left.
+    fn node(nodes: u64, seed: u64) -> (u64, u64) {
+        let hash = (seed ^ nodes).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        (hash, (nodes - 1) * (hash >> 57) / 128)
+    }
+
+    fn sum(nodes: u64, seed: u64) -> u64 {
+        if nodes == 0 {
+            return 0;
+        }
+        let (value, left) = node(nodes, seed);
+        let (a, b) = (sum(left, value), sum(nodes - 1 - left, !value));
+        a.wrapping_add(b).wrapping_add(value)
+    }
+
+    pub(super) fn heist(procs: usize, nodes: u64) -> Round {
+        fn walk(nodes: u64, seed: u64) -> u64 {
+            if nodes == 0 {
+                return 0;
+            }
+            let (value, left) = node(nodes, seed);
+            let (a, b) = heist::par::join(|| walk(left, value), || walk(nodes - 1 - left, !value));
+            a.wrapping_add(b).wrapping_add(value)
+        }
+        let (runtime, expected) = (super::super::heist_runtime(procs), sum(nodes, 1));
+        Box::new(move || vec![runtime.run(|| time(|| walk(nodes, 1), expected))])
+    }
+
+    pub(super) fn rayon(procs: usize, nodes: u64) -> Round {
+        fn walk(nodes: u64, seed: u64) -> u64 {
+            if nodes == 0 {
+                return 0;
+            }
+            let (value, left) = node(nodes, seed);
+            let (a, b) = rayon::join(|| walk(left, value), || walk(nodes - 1 - left, !value));
+            a.wrapping_add(b).wrapping_add(value)
+        }
+        let (pool, expected) = (super::super::rayon_pool(procs), sum(nodes, 1));
+        Box::new(move || vec![pool.install(|| time(|| walk(nodes, 1), expected))])
+    }
+
+    pub(super) fn plain(_: usize, nodes: u64) -> Round {
+        let expected = sum(nodes, 1);
+        Box::new(move || vec![time(|| sum(std::hint::black_box(nodes), 1), expected)])
+    }
+}
+
+mod sort {
+    use super::*;
+
+    /// Left to std.
+    const SMALL: usize = 64;
+
+    fn numbers(n: u64) -> Vec<u32> {
+        let mut state = 7u64;
+        let next = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 32) as u32
+        };
+        (0..n).map(next).collect()
+    }
+
+    /// Divides at the median of three, which is then in its place.
+    fn partition(slice: &mut [u32]) -> usize {
+        let last = slice.len() - 1;
+        let middle = last / 2;
+        if slice[middle] < slice[0] {
+            slice.swap(middle, 0);
+        }
+        if slice[last] < slice[0] {
+            slice.swap(last, 0);
+        }
+        if slice[middle] < slice[last] {
+            slice.swap(middle, last);
+        }
+        let pivot = slice[last];
+        let mut at = 0;
+        for i in 0..last {
+            // Without a branch that is taken every other time.
+            let value = slice[i];
+            slice[i] = slice[at];
+            slice[at] = value;
+            at += usize::from(value < pivot);
+        }
+        slice.swap(at, last);
+        at
+    }
+
+    fn sorted(n: u64, mut sort: impl FnMut(&mut [u32]) + 'static) -> Round {
+        let unsorted = numbers(n);
+        Box::new(move || {
+            let mut numbers = unsorted.clone();
+            let begin = Instant::now();
+            sort(&mut numbers);
+            let took = nanos_since(begin);
+            assert!(numbers.is_sorted());
+            vec![took]
+        })
+    }
+
+    pub(super) fn heist(procs: usize, n: u64) -> Round {
+        fn quicksort(slice: &mut [u32]) {
+            if slice.len() <= SMALL {
+                return slice.sort_unstable();
+            }
+            let middle = partition(slice);
+            let (low, high) = slice.split_at_mut(middle);
+            heist::par::join(|| quicksort(low), || quicksort(&mut high[1..]));
+        }
+        let runtime = super::super::heist_runtime(procs);
+        sorted(n, move |numbers| runtime.run(|| quicksort(numbers)))
+    }
+
+    pub(super) fn rayon(procs: usize, n: u64) -> Round {
+        fn quicksort(slice: &mut [u32]) {
+            if slice.len() <= SMALL {
+                return slice.sort_unstable();
+            }
+            let middle = partition(slice);
+            let (low, high) = slice.split_at_mut(middle);
+            rayon::join(|| quicksort(low), || quicksort(&mut high[1..]));
+        }
+        let pool = super::super::rayon_pool(procs);
+        sorted(n, move |numbers| pool.install(|| quicksort(numbers)))
+    }
+
+    pub(super) fn plain(_: usize, n: u64) -> Round {
+        fn quicksort(slice: &mut [u32]) {
+            if slice.len() <= SMALL {
+                return slice.sort_unstable();
+            }
+            let middle = partition(slice);
+            let (low, high) = slice.split_at_mut(middle);
+            quicksort(low);
+            quicksort(&mut high[1..]);
+        }
+        sorted(n, quicksort)
+    }
+}
+
+fn time(f: impl FnOnce() -> u64, expected: u64) -> u64 {
+    let begin = Instant::now();
+    let value = f();
+    let took = nanos_since(begin);
+    assert_eq!(value, expected);
+    took
+}

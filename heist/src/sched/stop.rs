@@ -1,0 +1,232 @@
+//! Stopping the world, and functions that every P calls.
+//!
+//! The world is stopped when somebody has all Ps: no goroutine is scheduled, and
+//! whatever belongs to a P is the stopper's. Ps are collected
+//!
+//! 1. from the list of idle ones;
+//! 2. from goroutines in user code, which go on without (`protocol::lease`): no
+//!    signal, and nobody is waited for;
+//! 3. from Ms in the runtime, which see the order before their next goroutine.
+//!
+//! Whoever goes to user code or makes a P idle meanwhile is found in the next round,
+//! 100 µs later at the latest.
+//!
+//! While the world stands, wake-ups find no idle P, and whoever needs one waits in
+//! the global queue. When it goes on, one M searches for all that has come.
+
+use super::in_place;
+use super::m::M;
+use super::p::{Held, P};
+use super::schedt::{Sched, halt};
+use super::{find, wake};
+use crate::prim::atomic::{Ordering, fence};
+use crate::prim::hint;
+use std::ptr;
+use std::time::Duration;
+
+const AGAIN: Duration = Duration::from_micros(100);
+
+/// What an M finds at a safe point.
+pub(crate) enum Halt {
+    /// It has done what it was to do.
+    GoOn,
+    /// It has another P, perhaps.
+    LookAgain,
+    /// The thread is to end; it has no P.
+    End,
+}
+
+/// A function that every P calls once.
+pub(crate) type SafePoint = fn(&'static Sched, Held);
+
+/// Before the next goroutine: there is an order for the M.
+#[cold]
+#[inline(never)]
+pub(crate) fn at_safe_point(m: &'static M) -> Halt {
+    let sched = m.sched;
+    if sched.closing() {
+        // Whatever is queued on the P; shutdown collects it.
+        stop_searching(m);
+        m.release_p();
+        return Halt::End;
+    }
+    call_safe_point(sched, m.held());
+    if !sched.stopping() {
+        return Halt::GoOn;
+    }
+    stop_searching(m);
+    let p = m.release_p();
+    let stays = {
+        let mut shared = sched.shared.lock();
+        // Asked again with the lock: the world may go on already.
+        let stopping = sched.stopping() && !shared.closed;
+        if stopping {
+            shared.stopped.push(p);
+            shared.idle_ms.push(m);
+        }
+        !stopping
+    };
+    if stays {
+        m.acquire_p(p);
+        return Halt::LookAgain;
+    }
+    sched.stopped.wake();
+    if find::sleep_idle(m, 0) { Halt::LookAgain } else { Halt::End }
+}
+
+fn stop_searching(m: &'static M) {
+    if m.searching() {
+        m.set_searching(false);
+        // Whoever looks for work does so when the world goes on.
+        let _ = m.sched.idle.found();
+    }
+}
+
+fn call_safe_point(sched: &'static Sched, p: Held) {
+    if p.safe_point.swap(false, Ordering::AcqRel) {
+        let f = *sched.safe_point.lock();
+        if let Some(f) = f {
+            f(sched, p);
+        }
+    }
+}
+
+/// Calls `f` for each P, where it is: on an idle one or one whose goroutine is in
+/// user code, here; on the others by their M, before its next goroutine. `f` is
+/// short and takes no lock below the scheduler's.
+pub(crate) fn on_each_p(sched: &'static Sched, f: SafePoint) {
+    let _alone = sched.taking.lock();
+    *sched.safe_point.lock() = Some(f);
+    sched.usable_ps().for_each(|p| p.safe_point.store(true, Ordering::Relaxed));
+    sched.set_halt(halt::SAFE_POINT, true);
+    while !sched.closing() && sched.usable_ps().any(|p| p.safe_point.load(Ordering::Acquire)) {
+        call_for_idle(sched);
+        for m in sched.ps().filter_map(P::m) {
+            m.lease.borrow(|| {
+                if let Some(p) = m.p() {
+                    // SAFETY: borrowed from its M, which is in user code.
+                    call_safe_point(sched, unsafe { Held::new(p) });
+                }
+            });
+        }
+        hint::give_way();
+    }
+    sched.set_halt(halt::SAFE_POINT, false);
+    *sched.safe_point.lock() = None;
+}
+
+fn call_for_idle(sched: &'static Sched) {
+    let shared = sched.shared.lock();
+    for p in &shared.idle_ps {
+        // SAFETY: idle, and it stays so while the lock is held.
+        call_safe_point(sched, unsafe { Held::new(p) });
+    }
+}
+
+/// Stops the world, calls `f` with all Ps, and lets it go on. `None` if the runtime
+/// closes. Not from an M with a P: it waits for all of them.
+pub(crate) fn stop_the_world<T>(sched: &'static Sched, f: impl FnOnce(&World) -> T) -> Option<T> {
+    let _alone = sched.taking.lock();
+    sched.stopped.clear();
+    sched.set_halt(halt::STOPPING, true);
+    let world = collect(sched);
+    let value = world.as_ref().map(f);
+    sched.set_halt(halt::STOPPING, false);
+    if let Some(world) = world {
+        world.go_on();
+    }
+    value
+}
+
+/// All Ps of a runtime, stopped.
+pub(crate) struct World {
+    sched: &'static Sched,
+    ps: Vec<&'static P>,
+}
+
+fn collect(sched: &'static Sched) -> Option<World> {
+    let mut ps: Vec<&'static P> = Vec::with_capacity(sched.procs() as usize);
+    loop {
+        {
+            let mut shared = sched.shared.lock();
+            if shared.closed {
+                return None;
+            }
+            while let Some(p) = sched.take_idle_p(&mut shared) {
+                ps.push(p);
+            }
+            ps.append(&mut shared.stopped);
+        }
+        for m in sched.ps().filter_map(P::m) {
+            if let Some(p) = m.lease.retake(|| m.p()) {
+                p.set_m(None);
+                ps.push(p);
+            }
+        }
+        if ps.len() == sched.usable_procs() {
+            return Some(World { sched, ps });
+        }
+        sched.stopped.sleep_for(AGAIN);
+    }
+}
+
+impl World {
+    /// Changes the number of Ps. Those that go leave their goroutines to the global
+    /// queue and their timers to the first P.
+    pub(crate) fn resize(&self, procs: u32) {
+        let sched = self.sched;
+        sched.set_procs(procs);
+        let class = sched.config().stack;
+        for p in self.ps.iter().filter(|p| p.id >= procs) {
+            let queued = in_place::drain(p);
+            // Refused by a runtime that closes: shutdown finds them by their state.
+            let _ = sched.put_global(queued);
+            p.told.to_global(sched);
+            super::timers::move_all(sched, p, sched.p(0));
+            // SAFETY: the world stands, and nobody else has it.
+            let p = unsafe { Held::new(p) };
+            wake::withdraw_offer(sched, p);
+            p.flush(class);
+            sched.next_offers.remove(p.id);
+        }
+    }
+
+    fn go_on(self) {
+        let sched = self.sched;
+        let procs = sched.procs();
+        // Those that are new have done nothing yet.
+        let is_new = |p: &&'static P| !self.ps.iter().any(|old| ptr::eq(*old, *p));
+        let all: Vec<&'static P> =
+            sched.usable_ps().filter(is_new).chain(self.ps.iter().copied()).collect();
+        for p in all.into_iter().filter(|p| p.id < procs) {
+            if p.runq.is_empty() {
+                sched.put_idle_p(&mut sched.shared.lock(), p);
+            } else {
+                wake::start_m(sched, p, false);
+            }
+        }
+        // Whatever was published meanwhile woke nobody.
+        fence(Ordering::SeqCst);
+        wake::wake_p(sched);
+    }
+}
+
+/// Another number of Ps. Returns how many there were; `None` if the runtime closes.
+/// One that has reserved some, a pool that the user's own threads belong to, keeps
+/// its number.
+pub(crate) fn set_procs(sched: &'static Sched, procs: u32) -> Option<u32> {
+    super::syscall::blocking(|| {
+        stop_the_world(sched, |world| {
+            let before = sched.procs();
+            if procs != before && sched.reserved() == 0 {
+                world.resize(procs);
+            }
+            before
+        })
+    })
+}
+
+/// Gives away what the Ps have cached.
+pub(crate) fn flush(sched: &'static Sched, p: Held) {
+    p.flush(sched.config().stack);
+}

@@ -1,0 +1,110 @@
+//! Who has nothing to do asks those who fork.
+//!
+//! A thief that finds the queues empty asks a goroutine that forks for a branch, and
+//! looks at the queues for some microseconds more. A goroutine that does not
+//! answer, since it computes without forking or is blocked in the kernel, is
+//! raided. Before an M sleeps it asks all of them; whoever answers wakes it. And
+//! sysmon asks and raids for those who sleep.
+//!
+//! In a runtime where nobody forks all this is a load and a comparison.
+
+use super::forks::{self, Ask};
+use super::g::G;
+use super::m::M;
+use super::p::Held;
+use super::schedt::Sched;
+use super::steal;
+use crate::prim::atomic::{Ordering, barriers_available};
+use crate::prim::{clock, hint};
+use std::ptr;
+
+/// How long a thief waits for an answer: a goroutine that forks answers within its
+/// next branch, if that is short. Waking a thread costs more than this.
+const PATIENCE: u64 = 20_000;
+
+/// How many are asked by one who goes to sleep.
+const MOST: usize = 8;
+
+/// Whether any goroutine forks.
+#[inline(always)]
+pub(super) fn anybody(sched: &Sched) -> bool {
+    sched.forking.load(Ordering::Relaxed) != 0
+}
+
+/// The Ms of the other Ps, from a random one on.
+fn others(sched: &'static Sched, thief: Held) -> impl Iterator<Item = &'static M> {
+    let procs = sched.procs();
+    let start = thief.random() % procs;
+    (0..procs)
+        .map(move |i| sched.p((start + i) % procs))
+        .filter(move |p| !ptr::eq(*p, thief.get()))
+        .filter_map(|p| p.m())
+}
+
+/// A branch of somebody's, for a thief that has found nothing else.
+pub(super) fn beg(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+    if !anybody(sched) {
+        return None;
+    }
+    let asked = others(sched, thief).any(|m| m.desk.ask() != Ask::Nobody);
+    if !asked {
+        return None;
+    }
+    let until = clock::now() + PATIENCE;
+    while clock::now() < until {
+        for _ in 0..8 {
+            hint::spin_loop();
+        }
+        if sched.closing() || sched.runq_size.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        if let Some(g) = steal::from_rings(sched, thief) {
+            return Some(g);
+        }
+    }
+    if !barriers_available() {
+        return None;
+    }
+    others(sched, thief)
+        .filter_map(|m| m.desk.silent())
+        .find_map(|list| forks::raid(list, sched, Some(thief)))
+}
+
+/// The caller's M goes to sleep, its P is idle, and it has passed a full fence: whoever
+/// forks is to wake it.
+#[inline]
+pub(super) fn ask_before_sleep(sched: &'static Sched) {
+    // After the fence: see `forks::approach`.
+    if sched.forking.load(Ordering::SeqCst) != 0 {
+        ask_some(sched);
+    }
+}
+
+#[cold]
+fn ask_some(sched: &'static Sched) {
+    let ms = sched.ps().filter_map(|p| p.m());
+    ms.filter(|m| m.desk.ask() == Ask::Asked).take(MOST).for_each(drop);
+}
+
+/// sysmon's beat, while Ps are idle: asks everybody who forks, and raids those who
+/// were asked before. Returns whether there was something to do.
+pub(super) fn beat(sched: &'static Sched) -> bool {
+    // Also those that have lost their P.
+    let all = sched.shared.lock().all_ms.clone();
+    let mut acted = false;
+    for m in all {
+        match m.desk.ask() {
+            Ask::Nobody => {}
+            Ask::Asked => acted = true,
+            Ask::Before if barriers_available() => {
+                let list = m.desk.silent();
+                if let Some(g) = list.and_then(|list| forks::raid(list, sched, None)) {
+                    super::wake::inject(sched, sched.life(), g);
+                    acted = true;
+                }
+            }
+            Ask::Before => {}
+        }
+    }
+    acted
+}

@@ -1,0 +1,117 @@
+//! Branches may block, also on each other.
+
+use super::{fib, pool};
+use heist::par::join;
+use std::time::Duration;
+
+#[test]
+fn the_first_branch_waits_for_the_second() {
+    for procs in [1, 2, 4] {
+        let got = pool(procs).install(|| {
+            let (sender, receiver) = heist::chan::bounded(0);
+            join(move || receiver.recv().unwrap(), move || sender.send(7).unwrap()).0
+        });
+        assert_eq!(got, 7);
+    }
+}
+
+#[test]
+fn the_second_branch_waits_for_the_first() {
+    for procs in [1, 2, 4] {
+        let got = pool(procs).install(|| {
+            let (sender, receiver) = heist::chan::bounded(0);
+            join(move || sender.send(7).unwrap(), move || receiver.recv().unwrap()).1
+        });
+        assert_eq!(got, 7);
+    }
+}
+
+/// An outer fork that is the only one that can wake the innermost branch.
+#[test]
+fn a_branch_deep_down_waits_for_the_first_fork() {
+    fn down(depth: u32, receiver: &heist::chan::Receiver<u32>) -> u32 {
+        if depth == 0 {
+            return receiver.recv().unwrap();
+        }
+        join(|| down(depth - 1, receiver), || 1).0
+    }
+    for procs in [1, 2] {
+        let (sender, receiver) = heist::chan::bounded(0);
+        let got =
+            pool(procs).install(|| join(|| down(50, &receiver), || sender.send(9).unwrap()).0);
+        assert_eq!(got, 9);
+    }
+}
+
+#[test]
+fn a_branch_that_yields_lets_the_other_run() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let flag = AtomicBool::new(false);
+    pool(1).install(|| {
+        join(
+            || {
+                while !flag.load(Ordering::SeqCst) {
+                    heist::thread::yield_now();
+                }
+            },
+            || flag.store(true, Ordering::SeqCst),
+        )
+    });
+}
+
+/// In rayon a waiter may run another's branch, which wants the mutex that it holds.
+#[test]
+fn a_join_with_a_mutex_held_does_not_deadlock() {
+    let mutex = heist::sync::Mutex::new(0u64);
+    let task = || {
+        for _ in 0..20 {
+            let mut guard = mutex.lock().unwrap();
+            *guard += fib(12);
+        }
+    };
+    pool(4).install(|| {
+        join(|| join(task, task), || join(task, task));
+    });
+    assert_eq!(mutex.into_inner().unwrap(), 4 * 20 * 144);
+}
+
+/// The first branch blocks its thread in a way that nobody declares: the second is
+/// raided.
+#[test]
+fn a_branch_that_blocks_its_thread_is_raided() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let got = pool(2).install(move || {
+        let receive = move || receiver.recv_timeout(Duration::from_secs(60)).unwrap();
+        join(receive, move || sender.send(11).unwrap()).0
+    });
+    assert_eq!(got, 11);
+}
+
+/// A computation that does not fork any more does not keep its forks from others.
+#[test]
+fn a_branch_that_computes_is_raided() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let done = AtomicUsize::new(0);
+    pool(3).install(|| {
+        let compute = || {
+            while done.load(Ordering::Relaxed) < 2 {
+                std::hint::spin_loop();
+            }
+        };
+        let count = || {
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        join(|| join(compute, count), count);
+    });
+    assert_eq!(done.into_inner(), 2);
+}
+
+#[test]
+fn sleepers_in_branches_sleep_at_the_same_time() {
+    let ran = pool(1).install(|| {
+        let nap = || heist::time::sleep(Duration::from_millis(5));
+        join(|| join(nap, nap), || join(nap, nap));
+        heist::runtime::num_goroutines()
+    });
+    assert_eq!(ran, 1, "branches that have ended are gone");
+}

@@ -1,0 +1,98 @@
+//! Ranges, chunks, sorting, measuring.
+
+use super::pool;
+use heist::par::{map_reduce, measure, par_chunks, par_chunks_mut, par_for, sort_unstable};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[test]
+fn every_number_once() {
+    for procs in [1, 4] {
+        let counts: Vec<_> = (0..10_000).map(|_| AtomicUsize::new(0)).collect();
+        pool(procs).install(|| {
+            par_for(0..counts.len(), |i| {
+                counts[i].fetch_add(1, Ordering::Relaxed);
+            });
+            par_for(5..5, |_| unreachable!());
+        });
+        assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+    }
+}
+
+#[test]
+fn values_are_reduced_in_order() {
+    let text =
+        pool(3).install(|| map_reduce(0..1000, String::new, |i| i.to_string(), |a, b| a + &b));
+    let expected: String = (0..1000).map(|i| i.to_string()).collect();
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn chunks_are_numbered() {
+    let mut numbers = vec![0usize; 1003];
+    par_chunks_mut(&mut numbers, 10, |i, chunk| chunk.fill(i));
+    assert!(numbers.iter().enumerate().all(|(at, i)| at / 10 == *i));
+    let sum = AtomicUsize::new(0);
+    par_chunks(&numbers, 7, |_, chunk| {
+        sum.fetch_add(chunk.iter().sum(), Ordering::Relaxed);
+    });
+    assert_eq!(sum.into_inner(), numbers.iter().sum());
+}
+
+/// Items of a loop that wait for each other: each is a branch of its own at first.
+#[test]
+fn a_loop_whose_items_block() {
+    let (sender, receiver) = heist::chan::bounded(0);
+    pool(2).install(|| {
+        par_for(0..2, |i| match i {
+            0 => assert_eq!(receiver.recv(), Ok(3)),
+            _ => sender.send(3).unwrap(),
+        });
+    });
+}
+
+#[test]
+fn sorts_like_std() {
+    let pool = pool(3);
+    for (seed, range) in [(1u64, u64::MAX), (2, 3), (3, 1000)] {
+        let mut state = seed;
+        let mut numbers: Vec<u64> = (0..100_000)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 20) % range
+            })
+            .collect();
+        let mut expected = numbers.clone();
+        expected.sort_unstable();
+        pool.install(|| sort_unstable(&mut numbers));
+        assert_eq!(numbers, expected);
+    }
+}
+
+/// What is on one branch only is work, but not span.
+#[test]
+fn work_and_span_of_a_tree() {
+    fn tree(depth: u32) -> u64 {
+        if depth == 0 {
+            return (0..200_000u64).fold(0, |a, b| std::hint::black_box(a ^ b));
+        }
+        let (a, b) = heist::par::join(|| tree(depth - 1), || tree(depth - 1));
+        a ^ b
+    }
+    let (_, measured) = measure(|| tree(5));
+    assert_eq!(measured.forks, 31);
+    assert!(measured.span < measured.work && measured.span < measured.burdened_span);
+    assert!(measured.burdened_parallelism() < measured.parallelism(), "{measured}");
+    let (_, serial) = measure(|| tree(0));
+    assert!(serial.advice(8).contains("no forks"));
+    assert!(serial.to_string().contains("parallelism 1.0"), "{serial}");
+}
+
+#[test]
+fn a_panic_ends_a_measurement() {
+    heist::run(|| {
+        let result =
+            std::panic::catch_unwind(|| measure(|| heist::par::join(|| (), || panic!("measured"))));
+        assert!(result.is_err());
+        assert_eq!(super::fib(15), 610, "forks go on as before");
+    });
+}

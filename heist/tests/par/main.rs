@@ -1,0 +1,23 @@
+//! Fork-join: what `heist::par` promises.
+
+mod blocking;
+mod bound;
+mod deep;
+mod loops;
+mod panics;
+mod pools;
+mod scopes;
+mod stress;
+
+/// A pool with so many Ps.
+fn pool(procs: usize) -> heist::par::ThreadPool {
+    heist::par::ThreadPoolBuilder::new().num_threads(procs).build().unwrap()
+}
+
+fn fib(n: u32) -> u64 {
+    if n < 2 {
+        return n.into();
+    }
+    let (a, b) = heist::par::join(|| fib(n - 1), || fib(n - 2));
+    a + b
+}

@@ -1,0 +1,165 @@
+//! Another number of Ps while goroutines run, and stopping the world.
+
+use crate::common::{runtime, watched};
+use heist::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use heist::{chan, go, runtime as rt, thread, time};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[test]
+fn up_and_down() {
+    watched(|| {
+        let runtime = runtime(2);
+        runtime.run(|| {
+            assert_eq!(rt::set_max_procs(5), 2);
+            assert_eq!(rt::max_procs(), 5);
+            assert_eq!(rt::set_max_procs(1), 5);
+            assert_eq!(rt::set_max_procs(1), 1, "the same again is fine");
+            assert_eq!(go(rt::max_procs).join().unwrap(), 1);
+        });
+        assert_eq!(runtime.set_max_procs(3), 1, "from a plain thread");
+        assert_eq!(runtime.max_procs(), 3);
+    });
+}
+
+#[test]
+#[should_panic(expected = "there must be at least 1 P")]
+fn zero_is_refused() {
+    rt::set_max_procs(0);
+}
+
+#[test]
+#[should_panic(expected = "at most 1024")]
+fn too_many_are_refused() {
+    rt::set_max_procs(1025);
+}
+
+/// What was queued, what sleeps and what is counted outlives the P that had it.
+#[test]
+fn nothing_is_lost_when_ps_go() {
+    watched(|| {
+        runtime(8).run(|| {
+            let (send, receive) = chan::unbounded();
+            for i in 0..2_000u32 {
+                let send = send.clone();
+                drop(go(move || {
+                    match i % 4 {
+                        0 => thread::yield_now(),
+                        1 => time::sleep(Duration::from_millis(u64::from(i % 20))),
+                        _ => {}
+                    }
+                    send.send(i).unwrap();
+                }));
+                if i % 100 == 0 {
+                    rt::set_max_procs(1 + (i as usize / 100) % 8);
+                }
+            }
+            drop(send);
+            let mut all: Vec<u32> = receive.iter().collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..2_000).collect::<Vec<_>>());
+            rt::set_max_procs(1);
+            // Those that ended are counted where they ended.
+            while rt::num_goroutines() > 1 {
+                thread::yield_now();
+            }
+        });
+    });
+}
+
+/// More Ps than before really run goroutines: as many wait for each other, busily.
+#[test]
+fn new_ps_run_goroutines() {
+    watched(|| {
+        runtime(1).run(|| {
+            rt::set_max_procs(4);
+            let here = Arc::new(AtomicUsize::new(0));
+            let all: Vec<_> = (0..4)
+                .map(|_| {
+                    let here = here.clone();
+                    go(move || {
+                        here.fetch_add(1, Ordering::SeqCst);
+                        heist::no_preempt(|| while here.load(Ordering::SeqCst) < 4 {});
+                    })
+                })
+                .collect();
+            all.into_iter().for_each(|g| g.join().unwrap());
+        });
+    });
+}
+
+#[test]
+fn a_thousand_resizes_against_a_thousand_stops_and_a_respawner() {
+    fn respawn(stop: Arc<AtomicBool>, ended: chan::Sender<()>) {
+        if stop.load(Ordering::SeqCst) {
+            ended.send(()).unwrap();
+        } else {
+            drop(go(move || respawn(stop, ended)));
+        }
+    }
+    watched(|| {
+        runtime(4).run(|| {
+            let stop = Arc::new(AtomicBool::new(false));
+            let (send, ended) = chan::bounded(1);
+            respawn(stop.clone(), send);
+            let resizes = go(|| {
+                for i in 0..1_000 {
+                    rt::set_max_procs(1 + i % 4);
+                }
+            });
+            let stops = go(|| {
+                for i in 0..1_000 {
+                    if i % 2 == 0 {
+                        rt::set_max_procs(rt::max_procs());
+                    } else {
+                        rt::release_memory();
+                    }
+                }
+            });
+            resizes.join().unwrap();
+            stops.join().unwrap();
+            stop.store(true, Ordering::SeqCst);
+            ended.recv().unwrap();
+        });
+    });
+}
+
+/// A goroutine in user code does not delay it, nor do those that block.
+#[test]
+fn the_world_stops_beside_hogs_and_blocked_threads() {
+    watched(|| {
+        runtime(3).run(|| {
+            let stop = Arc::new(AtomicBool::new(false));
+            let flag = stop.clone();
+            let hog = go(move || while !flag.load(Ordering::Relaxed) {});
+            let (reader, writer) = std::io::pipe().unwrap();
+            let reader = go(move || std::io::Read::read(&mut { reader }, &mut [0]).unwrap());
+            for procs in [1, 3, 2, 8, 1] {
+                rt::set_max_procs(procs);
+                time::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+            drop(writer);
+            hog.join().unwrap();
+            assert_eq!(reader.join().unwrap(), 0);
+        });
+    });
+}
+
+#[test]
+fn a_runtime_may_end_while_it_is_resized() {
+    watched(|| {
+        for _ in 0..20 {
+            let runtime = runtime(2);
+            runtime.run(|| {
+                drop(go(|| {
+                    for i in 0..1_000 {
+                        rt::set_max_procs(1 + i % 5);
+                    }
+                }));
+                thread::yield_now();
+            });
+            drop(runtime);
+        }
+    });
+}
