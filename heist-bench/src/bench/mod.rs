@@ -13,6 +13,7 @@ mod echo;
 mod flat;
 mod forks;
 mod gate;
+mod http;
 mod many;
 mod mutex;
 mod ops;
@@ -68,6 +69,8 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     skynet::BENCHMARK,
     echo::BENCHMARK,
     connections::BENCHMARK,
+    http::BENCHMARK,
+    http::BENCHMARK_PIPELINED,
     forks::BENCHMARK_FIB,
     forks::BENCHMARK_TREE,
     forks::BENCHMARK_SORT,
@@ -159,6 +162,7 @@ const PROBLEMS: &[&Problem] = &[
     &skynet::PROBLEM,
     &echo::PROBLEM,
     &connections::PROBLEM,
+    &http::PROBLEM,
     &forks::PROBLEM_FIB,
     &forks::PROBLEM_TREE,
     &forks::PROBLEM_SORT,

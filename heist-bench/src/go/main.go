@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -64,6 +65,7 @@ var problems = map[string]problem{
 	"skynet":            {skynet, true},
 	"echo":              {echo, true},
 	"connections":       {connections, false},
+	"http":              {http, true},
 }
 
 func main() {
@@ -471,6 +473,83 @@ func echo(n int) []int64 {
 		fail(err.Error())
 	}
 	return []int64{cpuTime() - before, p99}
+}
+
+const httpAnswer = "HTTP/1.1 200 OK\r\nServer: bench\r\nContent-Type: text/plain\r\n" +
+	"Content-Length: 13\r\n\r\nHello, World!"
+
+// As in http.rs, but requests are not parsed: only their ends are looked for.
+var httpServer = sync.OnceValue(func() net.Addr {
+	return serve(func(conn net.Conn) {
+		defer conn.Close()
+		end := []byte("\r\n\r\n")
+		var buffer [4096]byte
+		filled := 0
+		answers := make([]byte, 0, 4096)
+		for {
+			n, err := conn.Read(buffer[filled:])
+			if n == 0 || err != nil {
+				return
+			}
+			filled += n
+			used := 0
+			answers = answers[:0]
+			for {
+				at := bytes.Index(buffer[used:filled], end)
+				if at < 0 {
+					break
+				}
+				used += at + len(end)
+				answers = append(answers, httpAnswer...)
+			}
+			copy(buffer[:], buffer[used:filled])
+			filled -= used
+			if _, err := conn.Write(answers); err != nil {
+				return
+			}
+		}
+	})
+})
+
+const wrkScript = `
+function init() batch = wrk.format("GET", "/plaintext"):rep(DEPTH) end
+function request() return batch end
+function done(summary, latency)
+  local e = summary.errors
+  io.write(string.format("answers %d %d %d %d\n", summary.requests, summary.duration,
+    latency:percentile(99), e.connect + e.read + e.write + e.status + e.timeout))
+end
+`
+
+func http(depth int) []int64 {
+	// A file, since each thread of wrk reads it anew.
+	script, err := os.CreateTemp("", "heistbench*.lua")
+	if err != nil {
+		fail(err.Error())
+	}
+	defer os.Remove(script.Name())
+	defer script.Close()
+	fmt.Fprint(script, strings.ReplaceAll(wrkScript, "DEPTH", strconv.Itoa(depth)))
+	wrk := exec.Command("wrk", "-t1", "-c64", "-d1", "-s", script.Name(),
+		"http://"+httpServer().String()+"/plaintext")
+	output, err := wrk.Output()
+	if err != nil {
+		fail(err.Error())
+	}
+	var requests, micros, p99, errors int64
+	at := strings.Index(string(output), "answers ")
+	if at < 0 {
+		fail("wrk said: " + string(output))
+	}
+	fmt.Sscanf(string(output)[at:], "answers %d %d %d %d", &requests, &micros, &p99, &errors)
+	if requests == 0 || errors != 0 {
+		fail("wrk said: " + string(output))
+	}
+	if depth > 1 {
+		// Of requests that are sent at once wrk does not know how long each took.
+		return []int64{micros * 1000 / requests}
+	}
+	return []int64{micros * 1000 / requests, p99 * 1000}
 }
 
 func connections(n int) []int64 {
