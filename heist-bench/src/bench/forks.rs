@@ -233,7 +233,8 @@ mod sort {
             if slice.len() <= SMALL {
                 return slice.sort_unstable();
             }
-            let (low, high) = slice.split_at_mut(partition(slice));
+            let pivot = partition(slice);
+            let (low, high) = slice.split_at_mut(pivot);
             heist::par::join(|| quicksort(low), || quicksort(&mut high[1..]));
         }
         let runtime = super::super::heist_runtime(procs);
@@ -245,7 +246,8 @@ mod sort {
             if slice.len() <= SMALL {
                 return slice.sort_unstable();
             }
-            let (low, high) = slice.split_at_mut(partition(slice));
+            let pivot = partition(slice);
+            let (low, high) = slice.split_at_mut(pivot);
             rayon::join(|| quicksort(low), || quicksort(&mut high[1..]));
         }
         let pool = super::super::rayon_pool(procs);
@@ -257,7 +259,8 @@ mod sort {
             if slice.len() <= SMALL {
                 return slice.sort_unstable();
             }
-            let (low, high) = slice.split_at_mut(partition(slice));
+            let pivot = partition(slice);
+            let (low, high) = slice.split_at_mut(pivot);
             quicksort(low);
             quicksort(&mut high[1..]);
         }
