@@ -232,8 +232,8 @@ mod sort {
             if slice.len() <= SMALL {
                 return slice.sort_unstable();
             }
-            let middle = partition(slice);
-            let (low, high) = slice.split_at_mut(middle);
+            let pivot = partition(slice);
+            let (low, high) = slice.split_at_mut(pivot);
             heist::par::join(|| quicksort(low), || quicksort(&mut high[1..]));
         }
         let runtime = super::super::heist_runtime(procs);
@@ -245,8 +245,8 @@ mod sort {
             if slice.len() <= SMALL {
                 return slice.sort_unstable();
             }
-            let middle = partition(slice);
-            let (low, high) = slice.split_at_mut(middle);
+            let pivot = partition(slice);
+            let (low, high) = slice.split_at_mut(pivot);
             rayon::join(|| quicksort(low), || quicksort(&mut high[1..]));
         }
         let pool = super::super::rayon_pool(procs);
@@ -258,8 +258,8 @@ mod sort {
             if slice.len() <= SMALL {
                 return slice.sort_unstable();
             }
-            let middle = partition(slice);
-            let (low, high) = slice.split_at_mut(middle);
+            let pivot = partition(slice);
+            let (low, high) = slice.split_at_mut(pivot);
             quicksort(low);
             quicksort(&mut high[1..]);
         }

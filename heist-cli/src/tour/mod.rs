@@ -4,6 +4,7 @@
 //! does not make it false; times are shown beside it.
 
 mod channels;
+mod forks;
 mod million;
 mod sleepers;
 mod steal;
@@ -47,10 +48,11 @@ struct Stop {
     visit: fn() -> Finding,
 }
 
-const STOPS: [Stop; 5] = [
+const STOPS: [Stop; 6] = [
     Stop { title: "A million goroutines", visit: million::visit },
     Stop { title: "Everybody gets a turn", visit: yields::visit },
     Stop { title: "One loaded, the others steal", visit: steal::visit },
+    Stop { title: "A fork at every call", visit: forks::visit },
     Stop { title: "Channels and select", visit: channels::visit },
     Stop { title: "Sleepers wake on time", visit: sleepers::visit },
 ];

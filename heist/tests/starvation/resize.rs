@@ -175,7 +175,8 @@ fn the_cpu_limit_is_followed_until_set_by_hand() {
     let allowed = sched_getaffinity(None).unwrap();
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
     let sysmon = || {
-        let mut tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        let mut tasks =
+            std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
         let named = |path: &std::path::PathBuf| {
             std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.contains("-sysmon"))
         };
