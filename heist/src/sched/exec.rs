@@ -317,9 +317,16 @@ fn requeue_woken(m: &'static M, p: Held, g: &'static G) {
 /// (`startlockedm` in Go).
 #[cold]
 fn hand_over(m: &'static M, g: &'static G) -> bool {
-    let Some(target) = super::in_place::pinned_to(g) else {
-        fatal!("a pinned goroutine without a thread")
-    };
+    let target = super::in_place::pinned_to(g);
+    // Acquire: what was read belongs to a goroutine that waited if the runtime does
+    // not close yet. Once it does, the goroutine goes on by itself, without a P
+    // (`in_place::wait_for_p`), and may have ended.
+    fence(Ordering::Acquire);
+    if m.sched.closing() {
+        m.release_p();
+        return false;
+    }
+    let Some(target) = target else { fatal!("a pinned goroutine without a thread") };
     // Its slice begins; sysmon goes by that.
     m.held().tick_up();
     let p = m.release_p();

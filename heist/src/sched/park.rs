@@ -133,10 +133,10 @@ fn yield_thread() -> Resume {
 #[inline(never)]
 fn yield_without_p(m: &'static M) -> Resume {
     let Some(g) = m.goes_on_without_p() else { return yield_thread() };
-    if must_stay(g) {
+    g.note_no_wait();
+    if stays(m, g) {
         return in_place::yield_without_p(m, g);
     }
-    g.note_no_wait();
     leave(g, Suspend::Yield)
 }
 
@@ -251,7 +251,7 @@ pub(crate) fn no_preempt<T>(f: impl FnOnce() -> T) -> T {
 /// Whether the goroutine, which is about to leave its thread, stays there: it has to,
 /// or the guard of thread-locals has found a reason.
 #[inline(always)]
-fn stays(m: &'static M, g: &'static G) -> bool {
+pub(crate) fn stays(m: &'static M, g: &'static G) -> bool {
     must_stay(g) || (m.tls.is_guarded() && tls_guard::holds_thread_local(m, g))
 }
 
