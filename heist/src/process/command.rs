@@ -161,13 +161,11 @@ impl Command {
     }
 
     /// Its arguments.
-    #[must_use]
     pub fn get_args(&self) -> CommandArgs<'_> {
         self.inner.get_args()
     }
 
     /// The variables that were set or removed.
-    #[must_use]
     pub fn get_envs(&self) -> CommandEnvs<'_> {
         self.inner.get_envs()
     }
