@@ -2,7 +2,7 @@
 //!
 //! A program that says `use heist::fs` instead of `use std::fs` compiles and
 //! behaves the same. Each function is std's own, called by a declared system call
-//! ([`syscall`](crate::syscall)): if the disk takes its time, the goroutine's P
+//! ([`syscall`]): if the disk takes its time, the goroutine's P
 //! goes to others, and only its thread waits.
 //!
 //! ```
