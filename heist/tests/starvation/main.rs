@@ -4,4 +4,8 @@
 mod common;
 
 mod calls;
+mod frozen;
 mod hogs;
+mod signals;
+mod threads;
+mod turns;
