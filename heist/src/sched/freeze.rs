@@ -82,6 +82,8 @@ struct Runner {
     burns: bool,
     /// The question, and the CPU clock when it was asked.
     asked: Option<(Epoch, u64)>,
+    /// It stands still, or did at the last look: it answered this question.
+    stands: Option<Epoch>,
     /// Not to be asked before.
     quiet_until: u64,
 }
@@ -112,16 +114,23 @@ impl Freezer {
             wait: CHECK_SOON,
             burns: false,
             asked,
+            stands: None,
             quiet_until: 0,
         });
     }
 
     /// When it wants to look again.
     pub(super) fn next(&self) -> Option<u64> {
-        if self.runners.len() <= self.cap() {
+        if self.running() <= self.cap() {
             return None;
         }
-        self.runners.iter().map(|runner| runner.checked + runner.wait).min()
+        let running = self.runners.iter().filter(|runner| runner.stands.is_none());
+        running.map(|runner| runner.checked + runner.wait).min()
+    }
+
+    /// How many there are that do not stand still.
+    fn running(&self) -> usize {
+        self.runners.iter().filter(|runner| runner.stands.is_none()).count()
     }
 
     /// Whether there are so many runners that there should not be one more before
@@ -140,7 +149,8 @@ impl Freezer {
         let before = self.runners.len();
         self.runners.retain(Runner::is_one);
         let mut acted = self.take_answers(now) || self.runners.len() != before;
-        if self.runners.len() > self.cap() {
+        self.runners.iter_mut().for_each(|runner| runner.notice_let_go(now));
+        if self.running() > self.cap() {
             self.runners.iter_mut().for_each(|runner| runner.check(now));
             acted |= self.ask_the_longest(now);
         }
@@ -151,28 +161,28 @@ impl Freezer {
     fn take_answers(&mut self, now: u64) -> bool {
         let sched = self.sched;
         let mut some = false;
-        self.runners.retain_mut(|runner| {
-            let Some((epoch, at)) = runner.asked else { return true };
+        for runner in &mut self.runners {
+            let Some((epoch, at)) = runner.asked else { continue };
             some = true;
             match runner.m.freeze.answer(epoch) {
                 Answer::Frozen => {}
                 Answer::Refused => {
                     runner.asked = None;
                     runner.quiet_until = now + REFUSED;
-                    return true;
+                    continue;
                 }
-                Answer::Open if runner.ran_since(at) < PATIENCE => return true,
+                Answer::Open if runner.ran_since(at) < PATIENCE => continue,
                 Answer::Open => {
                     if runner.m.freeze.withdraw(epoch) {
                         runner.asked = None;
                         runner.quiet_until = now + DEAF;
-                        return true;
+                        continue;
                     }
                 }
             }
+            (runner.asked, runner.stands, runner.burns) = (None, Some(epoch), false);
             queue(sched, runner.m);
-            false
-        });
+        }
         some
     }
 
@@ -210,9 +220,16 @@ impl Runner {
         self.m.os_thread().cpu_time().map_or(u64::MAX, |now| now.saturating_sub(cpu))
     }
 
+    /// One that was let go without a P is a runner as others are, and the youngest.
+    fn notice_let_go(&mut self, now: u64) {
+        if self.stands.is_some_and(|epoch| !self.m.freeze.stands(epoch)) {
+            (self.stands, self.since, self.wait) = (None, now, CHECK_SOON);
+        }
+    }
+
     /// Does it compute?
     fn check(&mut self, now: u64) {
-        if now - self.checked < self.wait {
+        if self.stands.is_some() || now - self.checked < self.wait {
             return;
         }
         let cpu = self.m.os_thread().cpu_time().unwrap_or(self.cpu);

@@ -118,14 +118,18 @@ fn hogs_share(name: &str, runners: Option<usize>) {
             hogs.stop();
             work.sort_unstable();
             busy.sort_unstable();
-            // The goroutine that looks is one of the busy ones; and one that is being
-            // stopped may take a moment.
+            // The one that looks is one of the busy ones; and those that are being
+            // stopped, at most one more than there are Ps, go on until the kernel
+            // runs them next.
             let cap = PROCS + runners.unwrap_or(PROCS);
             let typical = busy[busy.len() / 2];
-            println!("work {work:?}, busy {busy:?}");
-            assert!(typical <= cap + 1, "{busy:?} threads compute, of {cap}");
-            let (least, most) = (work[0], work[HOGS - 1]);
-            assert!(most * 10 <= least * 15, "{work:?}");
+            assert!(typical <= cap + 1 + PROCS + 1, "{busy:?} threads compute, of {cap}");
+            // On a quiet machine all are within a fifth of each other. On others the
+            // kernel takes time from some turns and not from others, so the extremes
+            // say little.
+            let (low, high) = (work[HOGS / 8], work[HOGS - HOGS / 8 - 1]);
+            assert!(high <= low * 2, "{work:?}");
+            assert!(work[0] * 5 >= work[HOGS / 2], "{work:?}");
         });
     });
 }

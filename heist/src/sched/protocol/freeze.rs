@@ -87,6 +87,13 @@ impl Freeze {
         }
     }
 
+    /// sysmon: whether the thread that has answered this question stands still, or
+    /// is about to go on with a P.
+    #[cfg(not(loom))]
+    pub(crate) fn stands(&self, epoch: Epoch) -> bool {
+        matches!(self.word.load(Ordering::Relaxed).wrapping_sub(epoch.0), FROZEN | CALLED)
+    }
+
     /// sysmon no longer wants it. False if the thread stands still already.
     #[must_use]
     pub(crate) fn withdraw(&self, epoch: Epoch) -> bool {
