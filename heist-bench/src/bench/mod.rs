@@ -4,12 +4,14 @@
 //! peer that can; a *benchmark* is what the command line names: it has problems
 //! sampled and makes a table of the answers.
 
+mod blockers;
 mod buffered;
 mod burst;
 pub(crate) mod callgrind;
 mod compare;
 mod flat;
 mod gate;
+mod lateness;
 mod many;
 mod mutex;
 mod ops;
@@ -62,6 +64,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     timer::BENCHMARK,
     wake::BENCHMARK_BUSY,
     wake::BENCHMARK_WAITING,
+    lateness::BENCHMARK,
+    lateness::BENCHMARK_WORK,
+    blockers::BENCHMARK,
+    blockers::BENCHMARK_UNDECLARED,
+    blockers::BENCHMARK_TICKER,
     skynet::BENCHMARK,
     ops::BENCHMARK,
     callgrind::BENCHMARK,
@@ -145,6 +152,11 @@ const PROBLEMS: &[&Problem] = &[
     &timer::PROBLEM,
     &wake::PROBLEM_BUSY,
     &wake::PROBLEM_WAITING,
+    &lateness::PROBLEM,
+    &lateness::PROBLEM_WORK,
+    &blockers::PROBLEM,
+    &blockers::PROBLEM_UNDECLARED,
+    &blockers::PROBLEM_TICKER,
     &skynet::PROBLEM,
 ];
 

@@ -16,7 +16,7 @@ pub(crate) fn watched<T>(test: impl FnOnce() -> T) -> T {
     let (over, wait) = mpsc::channel::<()>();
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     std::thread::spawn(move || {
-        if wait.recv_timeout(Duration::from_secs(40)) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if wait.recv_timeout(Duration::from_secs(120)) == Err(mpsc::RecvTimeoutError::Timeout) {
             let mut stderr = std::io::stderr();
             let _ = writeln!(stderr, "{name} hangs. Goroutines:\n");
             let _ = stderr.write_all(heist::debug::dump().as_bytes());

@@ -6,6 +6,8 @@ mod common;
 mod calls;
 mod frozen;
 mod hogs;
+mod idle;
 mod signals;
+mod stress;
 mod threads;
 mod turns;
