@@ -176,11 +176,11 @@ fn yield_alone(iterations: u64) -> Duration {
 }
 
 fn syscall(iterations: u64) -> Duration {
-    measure(1, iterations, |n| (0..n).for_each(|i| drop(heist::syscall(|| black_box(i)))))
+    measure(1, iterations, |n| (0..n).for_each(|i| _ = heist::syscall(|| black_box(i))))
 }
 
 fn blocking(iterations: u64) -> Duration {
-    measure(1, iterations, |n| (0..n).for_each(|i| drop(heist::blocking(|| black_box(i)))))
+    measure(1, iterations, |n| (0..n).for_each(|i| _ = heist::blocking(|| black_box(i))))
 }
 
 /// Both yield, so half of the yields are each one's.

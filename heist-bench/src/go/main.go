@@ -454,12 +454,12 @@ func lateness(n int) ([]int64, int64) {
 	var steps, sink atomic.Uint64
 	var all sync.WaitGroup
 	all.Add(procs)
-	for range procs {
+	for i := 0; i < procs; i++ {
 		go func() {
 			defer all.Done()
 			x, mine := uint64(1), uint64(0)
 			for !stop.Load() {
-				for range 1000 {
+				for i := 0; i < 1000; i++ {
 					x = (x<<7 | x>>57) ^ 0x9e3779b9
 				}
 				mine += 1000
@@ -484,10 +484,10 @@ func lateness(n int) ([]int64, int64) {
 func startBlockers(n int) *sync.WaitGroup {
 	all := new(sync.WaitGroup)
 	all.Add(n)
-	for range n {
+	for i := 0; i < n; i++ {
 		go func() {
 			defer all.Done()
-			for range 5 {
+			for i := 0; i < 5; i++ {
 				left := syscall.NsecToTimespec(int64(20 * time.Millisecond))
 				for syscall.Nanosleep(&left, &left) != nil {
 				}

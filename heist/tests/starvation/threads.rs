@@ -84,10 +84,12 @@ fn threads_that_nobody_needs_end() {
             let all: Vec<_> = (0..12)
                 .map(|_| {
                     let all_here = all_here.clone();
-                    go(move || blocking(|| all_here.wait()))
+                    go(move || {
+                        blocking(|| all_here.wait());
+                    })
                 })
                 .collect();
-            all.into_iter().for_each(|g| drop(g.join().unwrap()));
+            all.into_iter().for_each(|g| g.join().unwrap());
             // There were twelve, or the barrier would not have opened.
             while runtime::stats().threads > 2 {
                 heist::time::sleep(Duration::from_millis(5));
