@@ -4,6 +4,7 @@
 //! peer that can; a *benchmark* is what the command line names: it has problems
 //! sampled and makes a table of the answers.
 
+mod blockers;
 mod buffered;
 mod burst;
 pub(crate) mod callgrind;
@@ -14,6 +15,7 @@ mod flat;
 mod forks;
 mod gate;
 mod http;
+mod lateness;
 mod many;
 mod mutex;
 mod ops;
@@ -66,6 +68,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     timer::BENCHMARK,
     wake::BENCHMARK_BUSY,
     wake::BENCHMARK_WAITING,
+    lateness::BENCHMARK,
+    lateness::BENCHMARK_WORK,
+    blockers::BENCHMARK,
+    blockers::BENCHMARK_UNDECLARED,
+    blockers::BENCHMARK_TICKER,
     skynet::BENCHMARK,
     echo::BENCHMARK,
     connections::BENCHMARK,
@@ -159,6 +166,11 @@ const PROBLEMS: &[&Problem] = &[
     &timer::PROBLEM,
     &wake::PROBLEM_BUSY,
     &wake::PROBLEM_WAITING,
+    &lateness::PROBLEM,
+    &lateness::PROBLEM_WORK,
+    &blockers::PROBLEM,
+    &blockers::PROBLEM_UNDECLARED,
+    &blockers::PROBLEM_TICKER,
     &skynet::PROBLEM,
     &echo::PROBLEM,
     &connections::PROBLEM,

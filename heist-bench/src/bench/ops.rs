@@ -7,7 +7,7 @@ use crate::stats::Summary;
 use crate::table::Column::{Left, Right};
 use crate::table::{Table, number, plural};
 use heist::thread::{self, Thread};
-use std::hint::spin_loop;
+use std::hint::{black_box, spin_loop};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -44,6 +44,13 @@ const PUBLIC: &[Op] = &[
         run: |n| ping_pong(1, n),
     },
     Op { name: "park_unpark_2", about: "the same round trip", procs: 2, run: |n| ping_pong(2, n) },
+    Op { name: "syscall", about: "entry and exit of a declared call", procs: 1, run: syscall },
+    Op {
+        name: "blocking",
+        about: "the same of one that hands its P to another thread",
+        procs: 1,
+        run: blocking,
+    },
     Op { name: "scope", about: "thread::scope with two goroutines in it", procs: 1, run: scope },
     Op {
         name: "foreign",
@@ -166,6 +173,14 @@ fn spawn_join(iterations: u64) -> Duration {
 
 fn yield_alone(iterations: u64) -> Duration {
     measure(1, iterations, |n| (0..n).for_each(|_| thread::yield_now()))
+}
+
+fn syscall(iterations: u64) -> Duration {
+    measure(1, iterations, |n| (0..n).for_each(|i| _ = heist::syscall(|| black_box(i))))
+}
+
+fn blocking(iterations: u64) -> Duration {
+    measure(1, iterations, |n| (0..n).for_each(|i| _ = heist::blocking(|| black_box(i))))
 }
 
 /// Both yield, so half of the yields are each one's.

@@ -62,6 +62,10 @@ var problems = map[string]problem{
 	"timer":             {timer, true},
 	"wake_busy":         {func(n int) []int64 { return wake(n, 0, busy) }, true},
 	"wake_waiting":      {func(n int) []int64 { return wake(n, computing, 0) }, true},
+	"lateness":          {func(n int) []int64 { late, _ := lateness(n); return late }, true},
+	"lateness_work":     {func(n int) []int64 { _, step := lateness(n); return []int64{step} }, true},
+	"blockers":          {blockers, true},
+	"blockers_ticker":   {blockersTicker, true},
 	"skynet":            {skynet, true},
 	"echo":              {echo, true},
 	"connections":       {connections, false},
@@ -602,4 +606,76 @@ func memory() [2]int64 {
 func growth(before [2]int64) []int64 {
 	after := memory()
 	return []int64{max(0, after[0]-before[0]), max(0, after[1]-before[1])}
+}
+
+// Some compute; how late is a sleeper, and how long do all procs take for 1,000 steps?
+func lateness(n int) ([]int64, int64) {
+	procs := runtime.GOMAXPROCS(0)
+	var stop atomic.Bool
+	var steps, sink atomic.Uint64
+	var all sync.WaitGroup
+	all.Add(procs)
+	for i := 0; i < procs; i++ {
+		go func() {
+			defer all.Done()
+			x, mine := uint64(1), uint64(0)
+			for !stop.Load() {
+				for i := 0; i < 1000; i++ {
+					x = (x<<7 | x>>57) ^ 0x9e3779b9
+				}
+				mine += 1000
+			}
+			sink.Store(x)
+			steps.Add(mine)
+		}()
+	}
+	begin := time.Now()
+	late := make([]int64, n)
+	for i := range late {
+		due := time.Now().Add(time.Millisecond)
+		time.Sleep(time.Millisecond)
+		late[i] = max(0, time.Since(due).Nanoseconds())
+	}
+	stop.Store(true)
+	took := time.Since(begin)
+	all.Wait()
+	return late, int64(float64(took.Nanoseconds()) * float64(procs) * 1000 / float64(max(1, steps.Load())))
+}
+
+func startBlockers(n int) *sync.WaitGroup {
+	all := new(sync.WaitGroup)
+	all.Add(n)
+	for i := 0; i < n; i++ {
+		go func() {
+			defer all.Done()
+			for i := 0; i < 5; i++ {
+				left := syscall.NsecToTimespec(int64(20 * time.Millisecond))
+				for syscall.Nanosleep(&left, &left) != nil {
+				}
+			}
+		}()
+	}
+	return all
+}
+
+func blockers(n int) []int64 {
+	begin := time.Now()
+	startBlockers(n).Wait()
+	return []int64{time.Since(begin).Nanoseconds()}
+}
+
+func blockersTicker(n int) []int64 {
+	all := startBlockers(n)
+	var over atomic.Bool
+	go func() {
+		all.Wait()
+		over.Store(true)
+	}()
+	var late []int64
+	for !over.Load() {
+		due := time.Now().Add(time.Millisecond)
+		time.Sleep(time.Millisecond)
+		late = append(late, max(0, time.Since(due).Nanoseconds()))
+	}
+	return late
 }

@@ -40,6 +40,10 @@ pub(crate) enum Mutant {
     StaleGlobalSize,
     /// The owner refills a ring's slots without the bit that offers them.
     NoOffer,
+    /// A P is taken from an M that is in the runtime.
+    TakeInside,
+    /// An entry into the runtime does not settle with whoever asks for the P.
+    EnterUnsettled,
 }
 
 impl Mutant {
@@ -47,7 +51,7 @@ impl Mutant {
     /// beside a locked instruction adds, x86 does not show, and which part of a
     /// ring a thief takes breaks no rule.
     #[cfg(sim)]
-    pub(crate) const SIMULATED: [Mutant; 13] = [
+    pub(crate) const SIMULATED: [Mutant; 15] = [
         Mutant::NoRecheck,
         Mutant::DropBaton,
         Mutant::LoseOverflow,
@@ -61,6 +65,8 @@ impl Mutant {
         Mutant::NoJoinWake,
         Mutant::StaleGlobalSize,
         Mutant::NoOffer,
+        Mutant::TakeInside,
+        Mutant::EnterUnsettled,
     ];
 }
 

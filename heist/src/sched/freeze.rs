@@ -12,7 +12,7 @@
 //!    asks again soon. Otherwise it says so and waits.
 //! 3. sysmon sees that and queues the goroutine.
 //! 4. The handler wakes up with a P and returns; or without one, when the runtime
-//!    closes, or when sysmon lets the thread go.
+//!    closes, when sysmon lets the thread go, or when sysmon does nothing any more.
 //!
 //! # What a frozen thread may hold
 //!
@@ -20,9 +20,13 @@
 //! the C library or the dynamic linker: never, the handler refuses while the program
 //! counter is in them. Any other lock (a std `Mutex`, that of `stdout`, of an
 //! allocator linked into the program): whoever wants it sleeps in the kernel, loses
-//! its P, and so the frozen one's turn comes. That fails only if the one who wants
-//! it is an M inside of the runtime, which keeps its P (an allocator's lock):
-//! sysmon notices that nothing moves and lets the frozen ones go, the oldest first.
+//! its P, and so the frozen one's turn comes. That fails if the one who wants it is
+//! in the runtime (an allocator's lock): an M there keeps its P, and may even hold
+//! the scheduler's lock. sysmon notices that such an M sleeps, and lets the frozen
+//! ones go, the oldest first. And sysmon itself may be the one: it starts threads,
+//! which allocates, and it needs the scheduler's lock. So a frozen thread looks
+//! after it, ever more rarely: one that has not moved meanwhile waits for
+//! somebody, perhaps for this thread, which goes on then without being asked.
 //!
 //! # When the signal does not come
 //!
@@ -40,6 +44,7 @@ use super::{signal, wake};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::lock;
 use std::ptr;
+use std::time::Duration;
 
 /// How often a runner's CPU clock is read, at the most and at the least.
 const CHECK_SOON: u64 = 1_000_000;
@@ -55,6 +60,15 @@ const DEAF: u64 = 1_000_000_000;
 /// A thread that used more than this part of the time computes.
 const BURNS: u64 = 16;
 
+/// How long one that must not be stopped where it was is left in peace: it is likely
+/// to be there again, and a signal costs some microseconds.
+const REFUSED: u64 = 200_000;
+
+/// After which time a frozen thread looks whether sysmon moves: at first, and at the
+/// most.
+const TRUST_FIRST: Duration = Duration::from_millis(20);
+const TRUST_LAST: Duration = Duration::from_secs(2);
+
 /// A goroutine that goes on without a P.
 struct Runner {
     m: &'static M,
@@ -68,6 +82,8 @@ struct Runner {
     burns: bool,
     /// The question, and the CPU clock when it was asked.
     asked: Option<(Epoch, u64)>,
+    /// It stands still, or did at the last look: it answered this question.
+    stands: Option<Epoch>,
     /// Not to be asked before.
     quiet_until: u64,
 }
@@ -85,7 +101,9 @@ impl Freezer {
 
     /// The P of `m` was taken while it ran `g`.
     pub(super) fn watch(&mut self, m: &'static M, g: &'static G, now: u64) {
-        self.runners.retain(|runner| !ptr::eq(runner.m, m));
+        let old = self.runners.iter().position(|runner| ptr::eq(runner.m, m));
+        // A question that is still open stays so: it may be answered now.
+        let asked = old.and_then(|at| self.runners.swap_remove(at).asked);
         let cpu = m.os_thread().cpu_time().unwrap_or(0);
         self.runners.push(Runner {
             m,
@@ -95,17 +113,24 @@ impl Freezer {
             checked: now,
             wait: CHECK_SOON,
             burns: false,
-            asked: None,
+            asked,
+            stands: None,
             quiet_until: 0,
         });
     }
 
     /// When it wants to look again.
     pub(super) fn next(&self) -> Option<u64> {
-        if self.runners.len() <= self.cap() {
+        if self.running() <= self.cap() {
             return None;
         }
-        self.runners.iter().map(|runner| runner.checked + runner.wait).min()
+        let running = self.runners.iter().filter(|runner| runner.stands.is_none());
+        running.map(|runner| runner.checked + runner.wait).min()
+    }
+
+    /// How many there are that do not stand still.
+    fn running(&self) -> usize {
+        self.runners.iter().filter(|runner| runner.stands.is_none()).count()
     }
 
     /// Whether there are so many runners that there should not be one more before
@@ -124,7 +149,8 @@ impl Freezer {
         let before = self.runners.len();
         self.runners.retain(Runner::is_one);
         let mut acted = self.take_answers(now) || self.runners.len() != before;
-        if self.runners.len() > self.cap() {
+        self.runners.iter_mut().for_each(|runner| runner.notice_let_go(now));
+        if self.running() > self.cap() {
             self.runners.iter_mut().for_each(|runner| runner.check(now));
             acted |= self.ask_the_longest(now);
         }
@@ -135,27 +161,28 @@ impl Freezer {
     fn take_answers(&mut self, now: u64) -> bool {
         let sched = self.sched;
         let mut some = false;
-        self.runners.retain_mut(|runner| {
-            let Some((epoch, at)) = runner.asked else { return true };
+        for runner in &mut self.runners {
+            let Some((epoch, at)) = runner.asked else { continue };
             some = true;
             match runner.m.freeze.answer(epoch) {
                 Answer::Frozen => {}
                 Answer::Refused => {
                     runner.asked = None;
-                    return true;
+                    runner.quiet_until = now + REFUSED;
+                    continue;
                 }
-                Answer::Open if runner.ran_since(at) < PATIENCE => return true,
+                Answer::Open if runner.ran_since(at) < PATIENCE => continue,
                 Answer::Open => {
                     if runner.m.freeze.withdraw(epoch) {
                         runner.asked = None;
                         runner.quiet_until = now + DEAF;
-                        return true;
+                        continue;
                     }
                 }
             }
+            (runner.asked, runner.stands, runner.burns) = (None, Some(epoch), false);
             queue(sched, runner.m);
-            false
-        });
+        }
         some
     }
 
@@ -190,32 +217,37 @@ impl Runner {
     }
 
     fn ran_since(&self, cpu: u64) -> u64 {
-        self.m.os_thread().cpu_time().map_or(u64::MAX, |now| now - cpu)
+        self.m.os_thread().cpu_time().map_or(u64::MAX, |now| now.saturating_sub(cpu))
+    }
+
+    /// One that was let go without a P is a runner as others are, and the youngest.
+    fn notice_let_go(&mut self, now: u64) {
+        if self.stands.is_some_and(|epoch| !self.m.freeze.stands(epoch)) {
+            (self.stands, self.since, self.wait) = (None, now, CHECK_SOON);
+        }
     }
 
     /// Does it compute?
     fn check(&mut self, now: u64) {
-        if now - self.checked < self.wait {
+        if self.stands.is_some() || now - self.checked < self.wait {
             return;
         }
         let cpu = self.m.os_thread().cpu_time().unwrap_or(self.cpu);
         // One that has to share a CPU with many uses little of it, and still
         // computes: the kernel says whether it sleeps.
-        let used = (cpu - self.cpu) * BURNS > now - self.checked;
+        let used = cpu.saturating_sub(self.cpu) * BURNS > now - self.checked;
         self.burns = !self.m.lease.in_call() && (used || !self.m.os_thread().is_blocked());
         self.wait = if self.burns { CHECK_SOON } else { (self.wait * 2).min(CHECK_LATE) };
         (self.cpu, self.checked) = (cpu, now);
     }
 }
 
-/// Queues the goroutine of a thread that stands still.
+/// Queues a thread that stands still.
 fn queue(sched: &'static Sched, m: &'static M) {
-    let Some(g) = m.curg() else { return };
-    g.state.queue_frozen();
     let queued = {
         let mut shared = sched.shared.lock();
         if !shared.closed {
-            shared.frozen.push_back(g);
+            shared.frozen.push_back(m);
             sched.note_global_size(&shared);
         }
         !shared.closed
@@ -231,20 +263,19 @@ fn queue(sched: &'static Sched, m: &'static M) {
 
 /// Lets the goroutine go that was frozen first, without a P. False if there is none.
 pub(super) fn let_oldest_go(sched: &'static Sched) -> bool {
-    let g = {
-        let mut shared = sched.shared.lock();
-        let g = shared.frozen.pop_front();
-        sched.note_global_size(&shared);
-        g
-    };
-    let Some(m) = g.and_then(in_place::pinned_to) else { return false };
-    let_go(m);
-    true
+    let mut shared = sched.shared.lock();
+    let gone = std::iter::from_fn(|| shared.frozen.pop_front()).any(let_go);
+    sched.note_global_size(&shared);
+    gone
 }
 
-fn let_go(m: &'static M) {
-    m.freeze.let_go();
-    m.note.wake();
+/// False if the thread does not stand still any more.
+fn let_go(m: &'static M) -> bool {
+    let gone = m.freeze.let_go();
+    if gone {
+        m.note.wake();
+    }
+    gone
 }
 
 /// The signal handler, on the thread that was asked. Allocates nothing, takes no
@@ -260,13 +291,29 @@ pub(super) fn answer(epoch: Epoch, pc: usize) {
     let pinned_before = in_place::pin(g, m);
     g.state.leave_with_thread(Status::Preempted);
     if m.freeze.freeze(epoch) {
-        while !m.acquire_next_p() && !m.freeze.is_let_go() && !m.sched.closing() {
-            m.note.sleep();
-        }
+        stand_still(m);
         m.freeze.thaw();
     }
-    g.state.run_with_thread(g.state.status());
+    g.state.run_with_thread(Status::Preempted);
     in_place::unpin(g, pinned_before);
+}
+
+/// Until there is a P, or a reason to go on without.
+fn stand_still(m: &'static M) {
+    let mut trust = TRUST_FIRST;
+    let mut seen = m.sched.sysmon.rounds();
+    while !m.acquire_next_p() && !m.freeze.is_let_go() {
+        if m.sched.closing() && m.freeze.let_go() {
+            return;
+        }
+        if !m.note.sleep_for(trust) {
+            let rounds = m.sched.sysmon.rounds();
+            if std::mem::replace(&mut seen, rounds) == rounds && m.freeze.let_go() {
+                return;
+            }
+            trust = (trust * 2).min(TRUST_LAST);
+        }
+    }
 }
 
 /// Whether the thread may stand still where it is: in user code, without a P,

@@ -27,6 +27,10 @@ use std::ptr;
 /// How long a P whose thread blocks is left to it when nobody needs the P.
 const UNNEEDED: u64 = 10_000_000;
 
+/// How long a call that nobody declared may block a thread when there is no other to
+/// take its P. Then it is an error, like a declared one (`wake::run_p`).
+const LAST_THREAD: u64 = 1_000_000_000;
+
 /// How long a goroutine has to heed a request to yield.
 const NOTICE: u64 = 50_000;
 
@@ -113,7 +117,9 @@ impl Retaker {
         let crowded = self.sched.idle.idle_ps() == 0 && self.sched.idle.searching() == 0;
         let needed = crowded || !p.runq.is_empty();
         if (needed || kept >= UNNEEDED) && thread_of(m, seen) == Thread::Blocks {
-            looked.acted |= self.retake(m, p, steps, now);
+            if m.lease.in_call() || kept >= LAST_THREAD || self.has_thread() {
+                looked.acted |= self.retake(m, p, steps, now);
+            }
             return;
         }
         let end = seen.since + SLICE;
@@ -127,19 +133,28 @@ impl Retaker {
     /// A goroutine has computed for a whole slice, and others may want its P.
     fn end_slice(&mut self, i: usize, m: &'static M, p: &'static P, now: u64, looked: &mut Looked) {
         looked.acted = true;
-        let seen = &mut self.seen[i];
-        match seen.asked {
+        let Seen { asked, steps, .. } = self.seen[i];
+        match asked {
             None => {
                 m.preempt.store(true, Ordering::Relaxed);
-                seen.asked = Some(now);
+                self.seen[i].asked = Some(now);
             }
             Some(asked) if now - asked < NOTICE || self.freezer.is_behind() => {}
             Some(_) if m.curg().is_some_and(park::may_not_be_preempted) => {}
+            // One that computes needs its thread even if it is stopped. There are no
+            // more: let it run.
+            Some(_) if !self.has_thread() => looked.acted = false,
             Some(_) => {
-                let steps = seen.steps;
                 self.retake(m, p, steps, now);
             }
         }
+    }
+
+    /// Whether there is a thread for a P, or can be.
+    fn has_thread(&self) -> bool {
+        let limit = self.sched.config().max_threads;
+        let shared = self.sched.shared.lock();
+        shared.threads < limit || !shared.idle_ms.is_empty()
     }
 
     /// Takes the P, if the goroutine is still the one that was looked at, and gives

@@ -78,10 +78,11 @@ pub(crate) struct Config {
 pub(crate) struct Shared {
     /// The global run queue.
     pub(crate) runq: GlobalQueue<G>,
-    /// Goroutines that were stopped on their thread, in the order of that. Apart
+    /// Ms whose goroutine was stopped on its thread, in the order of that. Apart
     /// from the others, so that they are never in the ring of a P that does not
-    /// move: one of them may hold what it waits for.
-    pub(crate) frozen: VecDeque<&'static G>,
+    /// move: one of them may hold what it waits for. Some may run again
+    /// ([`pop_frozen`](Self::pop_frozen)).
+    pub(crate) frozen: VecDeque<&'static M>,
     /// Goroutines that run only when a P would go idle.
     pub(crate) idle_runq: GlobalQueue<G>,
     /// Last in, first out: the P that went idle last has warm caches.
@@ -110,6 +111,22 @@ impl Shared {
     /// How many goroutines are in the global queue, the frozen ones included.
     pub(crate) fn queued(&self) -> usize {
         self.runq.len() + self.frozen.len()
+    }
+
+    /// Takes the goroutine that was stopped first, of those that still stand still.
+    pub(crate) fn pop_frozen(&mut self) -> Option<&'static G> {
+        while let Some(m) = self.frozen.pop_front() {
+            if m.freeze.call() {
+                return m.curg();
+            }
+        }
+        None
+    }
+
+    /// Ms that cannot run another goroutine: theirs blocks the thread, waits with it,
+    /// or computes, without a P.
+    pub(crate) fn stuck(&self) -> usize {
+        self.all_ms.iter().filter(|m| m.curg().is_some() && m.lease.is_over()).count()
     }
 
     /// Takes the M that went idle last. The one in the poller and the keeper of the
@@ -586,8 +603,8 @@ impl Sched {
     /// Takes one goroutine from the global queue.
     pub(crate) fn take_global_one(&self, frozen_first: bool) -> Option<&'static G> {
         let mut shared = self.shared.lock();
-        let first = if frozen_first { shared.frozen.pop_front() } else { None };
-        let g = first.or_else(|| shared.runq.pop()).or_else(|| shared.frozen.pop_front());
+        let first = if frozen_first { shared.pop_frozen() } else { None };
+        let g = first.or_else(|| shared.runq.pop()).or_else(|| shared.pop_frozen());
         self.note_global_size(&shared);
         g
     }
@@ -615,7 +632,7 @@ impl Sched {
         // Before the lock is free: a searcher that finds the global queue empty
         // under the lock, and goes to sleep, looks at the offers next.
         super::wake::offer(self, p);
-        let frozen = shared.frozen.pop_front();
+        let frozen = shared.pop_frozen();
         if !is(Mutant::StaleGlobalSize) {
             self.note_global_size(&shared);
         }

@@ -21,7 +21,7 @@
 
 use super::m::HeistThread;
 use super::mask::MAX_PROCS;
-use super::p::P;
+use super::p::{Count, P};
 use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
@@ -79,6 +79,7 @@ pub(crate) struct Sysmon {
     /// It sleeps until somebody wakes it.
     deep: AtomicBool,
     stop: AtomicBool,
+    rounds: Count,
     thread: Lock<Option<thread::JoinHandle<()>>>,
 }
 
@@ -88,8 +89,14 @@ impl Sysmon {
             note: Note::new(),
             deep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            rounds: Count::default(),
             thread: Lock::new(Rank::Threads, None),
         }
+    }
+
+    /// How often it has looked around. It moves if this does.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.rounds.get()
     }
 
     /// A P is about to run something.
@@ -168,6 +175,7 @@ impl Watch {
             if self.sched.sysmon.note.sleep_for(self.until_next(delay)) {
                 signal::dump_if_asked();
             }
+            self.sched.sysmon.rounds.bump();
             let now = clock::now();
             if let Some(every) = config.trace
                 && now - self.traced >= every.as_nanos() as u64

@@ -305,7 +305,7 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
     }
     let limit = sched.config().max_threads;
     if shared.threads >= limit {
-        if sched.in_place.load(Ordering::SeqCst) >= shared.threads {
+        if shared.stuck() >= shared.threads {
             drop(shared);
             fatal!(
                 "program exceeds {limit}-thread limit; goroutines that block their thread need \

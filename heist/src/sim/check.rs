@@ -7,8 +7,8 @@
 //! | a goroutine is run by one M at most, a P held by one at most, and not idle then | every step |
 //! | the counters equal what they count | every step, while the lock is free |
 //! | no work lies in a queue while a P is idle and nobody searches, once everybody who could mend it has taken [`PATIENCE`] steps | every step |
-//! | no goroutine is runnable while every thread sleeps | quiet moments |
-//! | all Ps are idle, nobody counts as searching, and as many goroutines live as are counted | quiet moments |
+//! | no goroutine is runnable while every thread sleeps, unless some have a P and block in user code | quiet moments |
+//! | all other Ps are idle, nobody counts as searching, and as many goroutines live as are counted | quiet moments |
 //!
 //! Lock ranks are checked by the locks, transitions of goroutines by their state
 //! word; a lost wake-up ends in a quiet moment, and a goroutine that never runs
@@ -20,6 +20,7 @@ use crate::prim::sim::{running_threads, step_of, violate};
 use crate::prim::thread;
 use crate::sched::g::G;
 use crate::sched::g_pool;
+use crate::sched::m::M;
 use crate::sched::protocol::g_state::Status;
 use crate::sched::schedt::{self, Sched};
 use std::cell::RefCell;
@@ -182,6 +183,9 @@ fn rest(sched: &'static Sched) {
         broken("every thread sleeps, and one of them has the scheduler's lock")
     };
     let (idle, threads) = (shared.idle_ps.len(), shared.threads);
+    // Those whose goroutine blocks the thread have theirs until sysmon takes it.
+    let blocked = |m: &&&M| m.holds().is_some() && !m.lease.inside();
+    let blocked = shared.all_ms.iter().filter(blocked).count();
     drop(shared);
     if threads == 0 || running_threads(|_, _| {}) {
         // It is being opened; or a thread was refused, and sysmon will try again.
@@ -193,7 +197,7 @@ fn rest(sched: &'static Sched) {
             return;
         }
         alive += 1;
-        if g.state.status() == Status::Runnable {
+        if g.state.status() == Status::Runnable && blocked == 0 {
             broken(&format!("a wake-up was lost: {g:?} is runnable, and every thread sleeps"));
         }
     });
@@ -203,7 +207,7 @@ fn rest(sched: &'static Sched) {
     if sched.idle.searching() != 0 {
         broken(&format!("every thread sleeps, and {} search", sched.idle.searching()));
     }
-    if idle != sched.procs() as usize {
+    if idle + blocked != sched.procs() as usize {
         broken(&format!("every thread sleeps, and only {idle} Ps are idle"));
     }
     if alive != sched.goroutines() {

@@ -17,7 +17,7 @@ pub(super) struct Scenario {
 }
 
 /// All of them.
-pub(super) const SCENARIOS: [Scenario; 14] = [
+pub(super) const SCENARIOS: [Scenario; 15] = [
     Scenario { name: "spawn-join", body: spawn_join },
     Scenario { name: "tree", body: tree },
     Scenario { name: "flood", body: flood },
@@ -32,6 +32,7 @@ pub(super) const SCENARIOS: [Scenario; 14] = [
     Scenario { name: "unwind", body: unwind },
     Scenario { name: "timers", body: timers },
     Scenario { name: "channels", body: channels },
+    Scenario { name: "hogs", body: hogs },
 ];
 
 fn runtime(rng: &Rng, procs: usize) -> Runtime {
@@ -390,5 +391,33 @@ fn channels(rng: &Rng, procs: usize) {
         senders.into_iter().for_each(|sender| assert!(sender.join().is_ok()));
         let received: usize = receivers.into_iter().map(|r| r.join().unwrap_or(0)).sum();
         assert_eq!(received, sent);
+    });
+}
+
+/// Goroutines that compute past their slice, or block their thread, declared or not:
+/// their Ps are taken, and they come back for one.
+fn hogs(rng: &Rng, procs: usize) {
+    let (n, salt) = (procs as u32 + rng.next() % 4, rng.next() >> 8);
+    let runtime = runtime(rng, procs);
+    runtime.run(|| {
+        let hogs: Vec<_> = (0..n)
+            .map(|i| {
+                go(move || {
+                    let mut sum = 0;
+                    for round in 0..1 + (salt + i) % 3 {
+                        let long = u64::from((salt / 7 + 13 * i + round) % 40) * 500_000;
+                        match (salt + i + round) % 4 {
+                            0 => work(long),
+                            1 => sleep(long),
+                            2 => crate::syscall(|| sleep(long)),
+                            _ => crate::blocking(|| sleep(long)),
+                        }
+                        sum += go(move || i).join().unwrap_or(1_000_000);
+                    }
+                    sum == i * (1 + (salt + i) % 3)
+                })
+            })
+            .collect();
+        assert!(hogs.into_iter().all(|hog| hog.join().unwrap_or(false)));
     });
 }

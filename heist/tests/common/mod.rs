@@ -7,7 +7,7 @@ use heist::{Runtime, thread};
 use std::any::Any;
 use std::io::Write;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -85,5 +85,71 @@ pub(crate) struct Droplet(Arc<AtomicUsize>);
 impl Drop for Droplet {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Goroutines that compute until they are told to stop, and never call the runtime.
+pub(crate) struct Hogs {
+    stop: Arc<AtomicBool>,
+    work: Arc<Vec<AtomicUsize>>,
+    running: Arc<AtomicUsize>,
+    all: Vec<thread::JoinHandle<()>>,
+}
+
+impl Hogs {
+    /// On the runtime of the caller, which is a goroutine. Each does `step` over and
+    /// over.
+    pub(crate) fn start(n: usize, step: impl Fn() + Clone + Send + 'static) -> Hogs {
+        struct Runs(Arc<AtomicUsize>);
+        impl Drop for Runs {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let work = Arc::new((0..n).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
+        let running = Arc::new(AtomicUsize::new(n));
+        let all = (0..n)
+            .map(|i| {
+                let runs = Runs(running.clone());
+                let (stop, work, step) = (stop.clone(), work.clone(), step.clone());
+                heist::go(move || {
+                    let _runs = runs;
+                    while !stop.load(Ordering::Relaxed) {
+                        step();
+                        work[i].fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        Hogs { stop, work, running, all }
+    }
+
+    /// How often each has done its step.
+    pub(crate) fn work(&self) -> Vec<usize> {
+        self.work.iter().map(|n| n.load(Ordering::Relaxed)).collect()
+    }
+
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    /// Stops them, and waits for them.
+    pub(crate) fn stop(self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.join();
+    }
+
+    /// Waits for them, and passes their panics on.
+    pub(crate) fn join(self) {
+        for hog in self.all {
+            if let Err(panic) = hog.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
     }
 }

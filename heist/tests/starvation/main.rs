@@ -4,5 +4,11 @@
 mod common;
 
 mod calls;
+mod frozen;
 mod hogs;
+mod idle;
 mod resize;
+mod signals;
+mod stress;
+mod threads;
+mod turns;

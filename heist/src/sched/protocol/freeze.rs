@@ -2,23 +2,25 @@
 //!
 //! | bits | value | meaning |
 //! |---|---|---|
-//! | 0–1 | `NONE` | nobody asks |
+//! | 0–2 | `NONE` | nobody asks |
 //! | | `ASKED` | sysmon has sent the signal, or is about to |
 //! | | `FROZEN` | the handler waits |
+//! | | `CALLED` | its turn has come: a P is on its way |
 //! | | `LET_GO` | the handler may return, without a P |
-//! | 2–31 | epoch | which question this is: a signal that comes late answers none |
+//! | 3–31 | epoch | which question this is: a signal that comes late answers none |
 //!
 //! | from | to | by whom |
 //! |---|---|---|
 //! | none | asked, next epoch | sysmon |
 //! | asked | none | the handler: not here; or sysmon: never mind |
 //! | asked | frozen | the handler |
-//! | frozen | let go | sysmon |
-//! | frozen, let go | none | the handler, on its way back |
+//! | frozen | called | the M that took it out of the queue |
+//! | frozen | let go | sysmon; or the handler itself, which waits no longer |
+//! | called, let go | none | the handler, on its way back |
 //!
-//! Sysmon queues the goroutine only when it has seen `FROZEN`, and the handler
-//! returns only when it has a P or was let go: while the goroutine is queued its
-//! thread stands still.
+//! Sysmon queues the thread when it has seen `FROZEN`. What is queued may be let go
+//! meanwhile, also by itself: whoever takes it out of the queue has it only if it
+//! changes `FROZEN` to `CALLED`, and the handler waits for the P then.
 
 use crate::prim::atomic::{AtomicU32, Ordering};
 
@@ -26,8 +28,9 @@ const NONE: u32 = 0;
 const ASKED: u32 = 1;
 const FROZEN: u32 = 2;
 const LET_GO: u32 = 3;
-const STATE: u32 = 3;
-const EPOCH: u32 = 4;
+const CALLED: u32 = 4;
+const STATE: u32 = 7;
+const EPOCH: u32 = 8;
 
 /// Which question a signal belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +87,13 @@ impl Freeze {
         }
     }
 
+    /// sysmon: whether the thread that has answered this question stands still, or
+    /// is about to go on with a P.
+    #[cfg(not(loom))]
+    pub(crate) fn stands(&self, epoch: Epoch) -> bool {
+        matches!(self.word.load(Ordering::Relaxed).wrapping_sub(epoch.0), FROZEN | CALLED)
+    }
+
     /// sysmon no longer wants it. False if the thread stands still already.
     #[must_use]
     pub(crate) fn withdraw(&self, epoch: Epoch) -> bool {
@@ -109,12 +119,25 @@ impl Freeze {
         self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// sysmon: the thread goes on without a P. It has taken the goroutine out of
-    /// the queue.
-    pub(crate) fn let_go(&self) {
+    /// Whoever has taken the thread out of the queue: it gets a P. False if it
+    /// stands still no longer.
+    #[must_use]
+    pub(crate) fn call(&self) -> bool {
+        self.end_standing(CALLED)
+    }
+
+    /// The thread goes on without a P: sysmon, or the thread itself. False if it
+    /// stands still no longer, or a P is on its way.
+    pub(crate) fn let_go(&self) -> bool {
+        self.end_standing(LET_GO)
+    }
+
+    fn end_standing(&self, to: u32) -> bool {
         let word = self.word.load(Ordering::Relaxed);
-        // Release: pairs with `is_let_go`.
-        self.word.store(word & !STATE | LET_GO, Ordering::Release);
+        let (from, to) = (word & !STATE | FROZEN, word & !STATE | to);
+        // Acquire: pairs with `freeze`. Release: pairs with `is_let_go`. If there is
+        // another question by now, the thread has moved since.
+        self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// The handler: whether it may return without a P.
@@ -147,8 +170,13 @@ mod tests {
         assert!(word.freeze(second));
         assert!(!word.withdraw(second), "it stands still");
         assert!(!word.is_let_go());
-        word.let_go();
-        assert!(word.is_let_go());
+        assert!(word.let_go());
+        assert!(word.is_let_go() && !word.call());
+        word.thaw();
+        assert!(!word.call(), "it runs");
+        let third = word.ask();
+        assert!(word.freeze(third) && word.call());
+        assert!(!word.let_go(), "a P is on its way");
         word.thaw();
         assert_ne!(word.ask(), second);
     }
@@ -187,6 +215,34 @@ mod model {
                 assert_eq!(shared.1.get(), 1, "seen as it stands");
             }
             assert_eq!(handler.join().unwrap(), stands);
+        });
+    }
+
+    /// A thread that stands still is called, and has waited long enough: it gets the
+    /// P, or it goes without, and whoever called it knows.
+    #[test]
+    fn a_call_against_impatience() {
+        loom::model(|| {
+            let shared = Arc::new((Freeze::new(), Plain::new(0u32)));
+            let epoch = shared.0.ask();
+            shared.1.set(1);
+            assert!(shared.0.freeze(epoch));
+            let handler = {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    let gone = shared.0.let_go();
+                    if gone {
+                        shared.1.set(2); // runs on
+                        shared.0.thaw();
+                    }
+                    gone
+                })
+            };
+            let called = shared.0.call();
+            if called {
+                assert_eq!(shared.1.get(), 1, "it stands still");
+            }
+            assert_ne!(handler.join().unwrap(), called);
         });
     }
 }

@@ -19,8 +19,7 @@
 //! | running | syscall | the goroutine, around a declared blocking call |
 //! | syscall | running | the goroutine, on the way back |
 //! | running | preempted | its own thread, in the handler that stops it |
-//! | preempted | runnable | sysmon, which queues the frozen goroutine |
-//! | preempted | running | its own thread, let go without a turn |
+//! | preempted | running | its own thread: its turn has come, or it was let go |
 //! | running | dead | its M, when the body returned |
 //! | runnable, waiting | dead | shutdown, once no M is left |
 //!
@@ -65,7 +64,7 @@ pub(crate) enum Status {
     Waiting = 4,
     /// Finished. The block waits for its join handle or for reuse; no stack.
     Dead = 6,
-    /// Stopped on its own thread by sysmon, waiting to be queued.
+    /// Stopped on its own thread by sysmon; its thread is queued, or will be.
     Preempted = 9,
 }
 
@@ -97,7 +96,7 @@ impl Status {
         use Status::{Dead, Idle, Preempted, Runnable, Running, Syscall, Waiting};
         match self {
             Idle => 0,
-            Runnable => bit(Idle) | bit(Dead) | bit(Running) | bit(Waiting) | bit(Preempted),
+            Runnable => bit(Idle) | bit(Dead) | bit(Running) | bit(Waiting),
             Running => bit(Runnable) | bit(Syscall) | bit(Preempted),
             Syscall | Waiting | Preempted => bit(Running),
             Dead => bit(Runnable) | bit(Running) | bit(Waiting),
@@ -210,12 +209,6 @@ impl GState {
     #[inline]
     pub(crate) fn run_with_thread(&self, from: Status) {
         self.change_status(from, Status::Running);
-    }
-
-    /// A goroutine that was stopped on its thread is queued; the mark is kept.
-    #[cfg(not(loom))]
-    pub(crate) fn queue_frozen(&self) {
-        self.change_status(Status::Preempted, Status::Runnable);
     }
 
     fn change_status(&self, from: Status, to: Status) {

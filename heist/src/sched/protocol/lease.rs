@@ -29,6 +29,7 @@
 
 use crate::prim::atomic::{AtomicU32, Ordering, heavy_barrier, light_barrier};
 use crate::prim::hint;
+use crate::prim::mutant::{Mutant, is};
 
 const USER: u32 = 0;
 const RUNTIME: u32 = 1;
@@ -98,6 +99,9 @@ impl Lease {
 
     #[cold]
     fn settle(&self) -> Entry {
+        if is(Mutant::EnterUnsettled) && self.claim.load(Ordering::Relaxed) == ASKED {
+            return Entry::Tenant;
+        }
         loop {
             match self.claim.compare_exchange(ASKED, NONE, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) | Err(NONE) => return Entry::Tenant,
@@ -163,7 +167,7 @@ impl Lease {
         self.claim.compare_exchange(NONE, ASKED, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         heavy_barrier();
         // Acquire: pairs with the release in `leave`.
-        let out = self.place.load(Ordering::Acquire) != RUNTIME;
+        let out = self.place.load(Ordering::Acquire) != RUNTIME || is(Mutant::TakeInside);
         let wanted = if out { look() } else { None };
         let to = if wanted.is_some() { what } else { NONE };
         // Fails if the entry kept its P. Otherwise the M has been in user code from
@@ -203,49 +207,58 @@ mod tests {
 mod model {
     use super::*;
     use crate::prim::cell::Plain;
+    use crate::prim::mutant::must_fail;
     use loom::sync::Arc;
 
     /// Two entries against a retake: the P is never used by both, and what the retake
     /// saw of it before it had it still holds.
-    #[test]
-    fn entry_against_retake() {
-        loom::model(|| {
-            let steps = AtomicU32::new(0);
-            let shared = Arc::new((Lease::new(), Plain::new(0u32), steps));
-            let step = |shared: &(Lease, Plain<u32>, AtomicU32)| {
-                shared.1.set(shared.1.get() + 1);
-                shared.2.store(shared.1.get(), Ordering::Relaxed);
-            };
-            shared.0.renew();
-            step(&shared);
-            shared.0.leave();
-            let sysmon = {
-                let shared = shared.clone();
-                loom::thread::spawn(move || {
-                    let taken = shared.0.retake(|| Some(shared.2.load(Ordering::Relaxed)));
-                    if let Some(seen) = taken {
-                        assert_eq!(seen, shared.1.get());
-                        step(&shared);
-                    }
-                    taken.is_some()
-                })
-            };
-            let mut evicted = false;
-            for _ in 0..2 {
-                match shared.0.enter() {
-                    Entry::Tenant => {
-                        step(&shared);
-                        shared.0.leave();
-                    }
-                    Entry::Evicted => {
-                        evicted = true;
-                        break;
-                    }
+    fn enter_and_retake() {
+        let steps = AtomicU32::new(0);
+        let shared = Arc::new((Lease::new(), Plain::new(0u32), steps));
+        let step = |shared: &(Lease, Plain<u32>, AtomicU32)| {
+            shared.1.set(shared.1.get() + 1);
+            shared.2.store(shared.1.get(), Ordering::Relaxed);
+        };
+        shared.0.renew();
+        step(&shared);
+        shared.0.leave();
+        let sysmon = {
+            let shared = shared.clone();
+            loom::thread::spawn(move || {
+                let taken = shared.0.retake(|| Some(shared.2.load(Ordering::Relaxed)));
+                if let Some(seen) = taken {
+                    assert_eq!(seen, shared.1.get());
+                    step(&shared);
+                }
+                taken.is_some()
+            })
+        };
+        let mut evicted = false;
+        for _ in 0..2 {
+            match shared.0.enter() {
+                Entry::Tenant => {
+                    step(&shared);
+                    shared.0.leave();
+                }
+                Entry::Evicted => {
+                    evicted = true;
+                    break;
                 }
             }
-            let taken = sysmon.join().unwrap();
-            assert!(!evicted || taken, "evicted, but nobody has the P");
-        });
+        }
+        let taken = sysmon.join().unwrap();
+        assert!(!evicted || taken, "evicted, but nobody has the P");
+    }
+
+    #[test]
+    fn entry_against_retake() {
+        loom::model(enter_and_retake);
+    }
+
+    #[test]
+    fn mistakes_are_seen() {
+        must_fail(Mutant::TakeInside, enter_and_retake);
+        must_fail(Mutant::EnterUnsettled, enter_and_retake);
     }
 
     /// Two entries against a loan: what belongs to the P is used by one at a time,

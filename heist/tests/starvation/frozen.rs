@@ -1,0 +1,171 @@
+//! Goroutines that are stopped while they hold what others need.
+
+use super::common::{Hogs, watched};
+use heist::{Builder, go, runtime, time};
+use std::hint::black_box;
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Some hogs, which are stopped again and again, and goroutines that want what the
+/// hogs hold while they compute.
+fn nobody_waits_for_good(hold: fn(&dyn Fn()), want: fn()) {
+    watched(|| {
+        for (procs, runners) in [(1, 0), (2, 1)] {
+            let runtime = Builder::new().max_procs(procs).max_runners(runners).build().unwrap();
+            runtime.run(|| {
+                let hogs = Hogs::start(6, move || hold(&compute));
+                let got = Arc::new(AtomicUsize::new(0));
+                let wanting: Vec<_> = (0..4)
+                    .map(|_| {
+                        let got = got.clone();
+                        go(move || {
+                            for _ in 0..5 {
+                                want();
+                                got.fetch_add(1, Ordering::Relaxed);
+                            }
+                        })
+                    })
+                    .collect();
+                while got.load(Ordering::Relaxed) < 20 || runtime::stats().freezes < 10 {
+                    time::sleep(Duration::from_millis(1));
+                }
+                hogs.stop();
+                wanting.into_iter().for_each(|g| g.join().unwrap());
+            });
+        }
+    });
+}
+
+/// A few milliseconds, in registers.
+fn compute() {
+    let mut x = 1u64;
+    for _ in 0..500_000 {
+        x = black_box(x.rotate_left(7) ^ 0x9e37_79b9);
+    }
+}
+
+#[test]
+fn in_a_std_mutex() {
+    static MUTEX: Mutex<()> = Mutex::new(());
+    fn lock(f: &dyn Fn()) {
+        {
+            let _held = MUTEX.lock().unwrap();
+            f();
+        }
+        // A std mutex is not fair: somebody else gets a chance.
+        f();
+    }
+    nobody_waits_for_good(lock, || lock(&|| ()));
+}
+
+#[test]
+fn in_println() {
+    /// What is printed may compute.
+    struct Slow<'a>(&'a dyn Fn());
+    impl std::fmt::Display for Slow<'_> {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            (self.0)();
+            Ok(())
+        }
+    }
+    fn print(f: &dyn Fn()) {
+        // Past the capture of libtest, to the lock of standard output.
+        write!(std::io::stdout().lock(), "{}", Slow(f)).unwrap();
+        f();
+    }
+    nobody_waits_for_good(print, || print(&|| ()));
+}
+
+/// The dynamic linker runs code of the program with its lock held: constructors, and
+/// this.
+#[test]
+fn in_the_dynamic_linker() {
+    unsafe extern "C" fn call(
+        _: *mut libc::dl_phdr_info,
+        _: libc::size_t,
+        data: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: see below.
+        let f = unsafe { &*data.cast::<&dyn Fn()>() };
+        f();
+        1 // the first object is enough
+    }
+    fn iterate(f: &dyn Fn()) {
+        // SAFETY: the callback gets a pointer to `f`, which outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(call), (&raw const f).cast_mut().cast()) };
+        f();
+    }
+    fn open() {
+        iterate(&|| ());
+        // SAFETY: a library of the system, which is loaded already.
+        unsafe {
+            let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
+            if !library.is_null() {
+                libc::dlclose(library);
+            }
+        }
+    }
+    nobody_waits_for_good(iterate, open);
+}
+
+#[test]
+fn children_start_while_goroutines_are_frozen() {
+    watched(|| {
+        let runtime = Builder::new().max_procs(2).max_runners(0).build().unwrap();
+        runtime.run(|| {
+            let hogs = Hogs::start(8, compute);
+            let mut before = 0;
+            for i in 0..5 {
+                let mut child = std::process::Command::new("/bin/sh");
+                child.args(["-c", "exit $0", &i.to_string()]);
+                if i % 2 == 0 {
+                    // By fork and exec, not by posix_spawn.
+                    // SAFETY: does nothing.
+                    unsafe { std::os::unix::process::CommandExt::pre_exec(&mut child, || Ok(())) };
+                }
+                assert_eq!(child.status().unwrap().code(), Some(i));
+                while runtime::stats().freezes < before + 5 {
+                    time::sleep(Duration::from_millis(1));
+                }
+                before = runtime::stats().freezes;
+            }
+            hogs.stop();
+        });
+    });
+}
+
+/// Dropped while goroutines stand still: they go on, see that they are to stop, and
+/// do. Also those in calls, declared or not.
+#[test]
+fn a_runtime_is_dropped() {
+    watched(|| {
+        for strict in [true, false] {
+            let mut builder = Builder::new().max_procs(2).shutdown_timeout(Duration::from_secs(60));
+            if strict {
+                builder = builder.max_runners(0);
+            }
+            let runtime = builder.build().unwrap();
+            let hogs = runtime.run(|| {
+                let hogs = Hogs::start(8, compute);
+                let sleep = || std::thread::sleep(Duration::from_millis(50));
+                drop(go(move || heist::syscall(sleep)));
+                drop(go(move || heist::blocking(sleep)));
+                drop(go(sleep));
+                while runtime::stats().freezes < 8 {
+                    time::sleep(Duration::from_millis(1));
+                }
+                hogs
+            });
+            let flag = hogs.flag();
+            let stopper = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                flag.store(true, Ordering::Relaxed);
+            });
+            drop(runtime); // returns only when all have ended
+            stopper.join().unwrap();
+            assert_eq!(hogs.running(), 0);
+        }
+    });
+}

@@ -1,0 +1,99 @@
+//! How many threads there are.
+
+use super::common::{Hogs, in_a_process, stderr, watched};
+use heist::{Builder, blocking, go, runtime, syscall};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+fn exceed_the_limit(call: fn(&dyn Fn())) {
+    watched(|| {
+        Builder::new().max_procs(2).max_threads(8).build().unwrap().run(|| {
+            let never = Arc::new(Barrier::new(1000));
+            let all: Vec<_> = (0..20)
+                .map(|_| {
+                    let never = never.clone();
+                    go(move || {
+                        call(&|| {
+                            never.wait();
+                        });
+                    })
+                })
+                .collect();
+            all.into_iter().for_each(|g| g.join().unwrap());
+        });
+    });
+}
+
+/// Runs the rest of the test in a process of its own, which is to end with Go's
+/// message.
+macro_rules! exceeds {
+    ($call:expr) => {
+        match in_a_process() {
+            None => exceed_the_limit($call),
+            Some(output) => {
+                let said = stderr(&output);
+                assert!(said.contains("program exceeds 8-thread limit"), "{said}");
+                assert!(!said.contains("hangs"), "{said}");
+            }
+        }
+    };
+}
+
+#[test]
+fn too_many_declared_calls_are_an_error() {
+    exceeds!(|f| syscall(f));
+}
+
+#[test]
+fn too_many_blocking_calls_are_an_error() {
+    exceeds!(|f| blocking(f));
+}
+
+#[test]
+fn too_many_undeclared_calls_are_an_error() {
+    exceeds!(|f| f());
+}
+
+/// Hogs need a thread each to be stopped on. Without, those that run go on, and the
+/// others wait: that is no error.
+#[test]
+fn too_many_hogs_are_none() {
+    watched(|| {
+        let runtime = Builder::new().max_procs(2).max_threads(6).build().unwrap();
+        runtime.run(|| {
+            let hogs = Hogs::start(20, || ());
+            let flag = hogs.flag();
+            // A plain thread: this goroutine may be one of those that wait.
+            let stopper = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(300));
+                flag.store(true, Ordering::Relaxed);
+            });
+            hogs.join();
+            stopper.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn threads_that_nobody_needs_end() {
+    watched(|| {
+        let keep = Duration::from_millis(20);
+        Builder::new().max_procs(2).thread_keep_alive(keep).build().unwrap().run(|| {
+            let all_here = Arc::new(Barrier::new(12));
+            let all: Vec<_> = (0..12)
+                .map(|_| {
+                    let all_here = all_here.clone();
+                    go(move || {
+                        blocking(|| all_here.wait());
+                    })
+                })
+                .collect();
+            all.into_iter().for_each(|g| g.join().unwrap());
+            // There were twelve, or the barrier would not have opened.
+            while runtime::stats().threads > 2 {
+                heist::time::sleep(Duration::from_millis(5));
+            }
+        });
+    });
+}

@@ -1,0 +1,145 @@
+//! Whose turn it is: safe points, strictness, fairness.
+
+use super::common::{Hogs, watched};
+use heist::{Builder, chan, go, no_preempt, runtime, time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// One that calls the runtime in a loop, without ever having to wait, lets others
+/// run on the only P: they stop it.
+fn leaves_at(mut call: impl FnMut() + Send + 'static) {
+    watched(|| {
+        Builder::new().max_procs(1).max_runners(0).build().unwrap().run(|| {
+            let stop = Arc::new(AtomicBool::new(false));
+            let flag = stop.clone();
+            let busy = go(move || {
+                while !flag.load(Ordering::Relaxed) {
+                    call();
+                }
+            });
+            for _ in 0..3 {
+                heist::thread::yield_now();
+            }
+            stop.store(true, Ordering::Relaxed);
+            busy.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_send_that_succeeds_is_a_safe_point() {
+    let (send, receive) = chan::bounded(1);
+    leaves_at(move || {
+        send.try_send(1).unwrap();
+        assert_eq!(receive.try_recv().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_lock_that_is_free_is_a_safe_point() {
+    let mutex = heist::sync::Mutex::new(0);
+    leaves_at(move || *mutex.lock().unwrap() += 1);
+}
+
+#[test]
+fn a_spawn_is_a_safe_point() {
+    leaves_at(|| drop(go(|| ())));
+}
+
+/// However long it lasts.
+#[test]
+fn no_preempt_keeps_the_p() {
+    watched(|| {
+        Builder::new().max_procs(1).build().unwrap().run(|| {
+            let others = Arc::new(AtomicUsize::new(0));
+            let count = others.clone();
+            let other = go(move || {
+                for _ in 0..3 {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    heist::thread::yield_now();
+                }
+            });
+            let before = runtime::stats().retakes;
+            no_preempt(|| {
+                // Several slices of the thread's own time.
+                let mut x = 1u64;
+                for _ in 0..if cfg!(debug_assertions) { 5_000_000 } else { 100_000_000 } {
+                    x = std::hint::black_box(x.rotate_left(7) ^ 0x9e37_79b9);
+                }
+                assert_eq!(others.load(Ordering::Relaxed), 0);
+                assert_eq!(runtime::stats().retakes, before);
+            });
+            other.join().unwrap();
+        });
+    });
+}
+
+/// How many threads of this process with such a name run, or could.
+fn busy_threads(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok())
+        .filter(|stat| {
+            let (head, rest) = stat.rsplit_once(") ").unwrap_or((stat, ""));
+            head.contains(name) && rest.starts_with('R')
+        })
+        .count()
+}
+
+/// Many hogs on few Ps: no more compute at a time than may, and all get their
+/// share.
+fn hogs_share(name: &str, runners: Option<usize>) {
+    const PROCS: usize = 2;
+    const HOGS: usize = 24;
+    watched(|| {
+        let mut builder = Builder::new().max_procs(PROCS).thread_name(name);
+        if let Some(runners) = runners {
+            builder = builder.max_runners(runners);
+        }
+        builder.build().unwrap().run(|| {
+            let hogs = Hogs::start(HOGS, || {
+                (0..1000).for_each(|i| {
+                    std::hint::black_box(i);
+                });
+            });
+            let mut busy = Vec::new();
+            let freezes = || runtime::stats().freezes as usize;
+            while freezes() < 3 * HOGS {
+                time::sleep(Duration::from_millis(1)); // all have had a turn
+            }
+            let before = hogs.work();
+            while freezes() < 20 * HOGS {
+                time::sleep(Duration::from_millis(5));
+                busy.push(busy_threads(&format!("{name}-m")));
+            }
+            let mut work: Vec<usize> = hogs.work();
+            work.iter_mut().zip(before).for_each(|(all, before)| *all -= before);
+            hogs.stop();
+            work.sort_unstable();
+            busy.sort_unstable();
+            // The one that looks is one of the busy ones; and those that are being
+            // stopped, at most one more than there are Ps, go on until the kernel
+            // runs them next.
+            let cap = PROCS + runners.unwrap_or(PROCS);
+            let typical = busy[busy.len() / 2];
+            assert!(typical <= cap + 1 + PROCS + 1, "{busy:?} threads compute, of {cap}");
+            // On a quiet machine all are within a fifth of each other. On others the
+            // kernel takes time from some turns and not from others, so the extremes
+            // say little.
+            let (low, high) = (work[HOGS / 8], work[HOGS - HOGS / 8 - 1]);
+            assert!(high <= low * 2, "{work:?}");
+            assert!(work[0] * 5 >= work[HOGS / 2], "{work:?}");
+        });
+    });
+}
+
+#[test]
+fn hogs_share_fairly() {
+    hogs_share("lax", None);
+}
+
+#[test]
+fn hogs_share_fairly_in_strict_mode() {
+    hogs_share("strict", Some(0));
+}
