@@ -87,6 +87,8 @@ pub(crate) struct Own {
     /// `park::poll_point`).
     pub(crate) polls: Cell<u32>,
     pub(crate) looks: Looks,
+    /// When the network last had something for this P, and for how many goroutines.
+    pub(crate) batch: Cell<(u64, u64)>,
     /// Kept for its memory: timers that are being fired.
     pub(crate) due: Cell<Vec<Due>>,
 }
@@ -152,6 +154,7 @@ impl P {
                 slice_start: Cell::new(0),
                 polls: Cell::new(0),
                 looks: Looks::default(),
+                batch: Cell::default(),
                 due: Cell::default(),
             },
         }
