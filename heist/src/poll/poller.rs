@@ -29,6 +29,8 @@ pub(crate) struct Poller {
     last: AtomicU64,
     /// How likely those that run are not to look soon (see [`Poller::lags`]).
     lag: AtomicU32,
+    /// How long one who was woken runs, in nanoseconds: a running average.
+    service: AtomicU64,
 }
 
 /// How often those that run must have looked in time before nobody waits beside
@@ -44,6 +46,8 @@ impl Poller {
             waits: AtomicBool::new(false),
             last: AtomicU64::new(0),
             lag: AtomicU32::new(0),
+            // Unknown: long.
+            service: AtomicU64::new(1_000_000),
         }
     }
 
@@ -74,6 +78,18 @@ impl Poller {
     /// Nobody has looked for long.
     pub(crate) fn note_lag(&self) {
         self.lag.store(LAG, Ordering::Relaxed);
+    }
+
+    /// How long one who was woken runs, by the last ones, in nanoseconds.
+    pub(crate) fn service_time(&self) -> u64 {
+        self.service.load(Ordering::Relaxed)
+    }
+
+    /// The last ones ran so long.
+    pub(crate) fn note_service_time(&self, nanos: u64) {
+        // Relaxed, and no read-modify-write: it is a guess.
+        let before = self.service_time();
+        self.service.store(before - before / 4 + nanos / 4, Ordering::Relaxed);
     }
 
     pub(super) fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {

@@ -129,9 +129,13 @@ fn stop_searching(m: &'static M) {
 #[inline(always)]
 fn poll_network(m: &'static M, p: Held) -> bool {
     let sched = m.sched;
+    if !sched.poll.is_wanted() {
+        return false;
+    }
+    netpoll::note_done(sched, p);
     let waits_at_once = sched.idle.idle_ps() + 1 == sched.procs()
         && sched.idle_runq_size.load(Ordering::Relaxed) == 0;
-    sched.poll.is_wanted() && !waits_at_once && netpoll::look(sched, p)
+    !waits_at_once && netpoll::look(sched, p)
 }
 
 /// Phase 2.

@@ -51,6 +51,10 @@ const _: () = assert!(size_of::<Desc>() == 128);
 
 static DESCS: Table<Desc> = Table::new(Desc::new);
 
+/// What takes longer than this is worth waking a thread for: about twice what that
+/// takes until the thread runs.
+const WORTH_WAKING: u64 = 100_000;
+
 /// A busy P looks if nobody has for so long.
 const LATE: u64 = 200_000;
 
@@ -381,13 +385,30 @@ fn each_woken(event: &Event, wake: impl Fn(Turn)) {
 }
 
 /// Wakes those who waited for what has happened, on a P. Its own goroutines go to its
-/// queue, and others are woken for what it cannot run at once (`injectglist`, of which
-/// the part with the global queue is not needed: thieves take half).
+/// queue (`injectglist`, of which the part with the global queue is not needed: thieves
+/// take half).
+///
+/// Another M is woken for what takes this one longer than waking takes. How long that
+/// is, the last batches tell: most requests are answered in microseconds, and two
+/// threads that share them get in each other's way, and in that of whoever sends them.
+/// If this batch is another matter, sysmon wakes somebody.
 pub(crate) fn deliver(sched: &'static Sched, p: Held, events: &Batch) {
+    let before = p.runq.len();
     events.iter().for_each(|event| each_woken(event, |turn| turn.wake_last(sched, p)));
-    if p.runq.len() > 1 && sched.idle.idle_ps() != 0 {
+    let queued = p.runq.len();
+    p.own().batch.set((clock::now(), queued.saturating_sub(before) as u64));
+    let takes = sched.poll.service_time().saturating_mul(queued as u64);
+    if queued > 1 && takes > WORTH_WAKING && sched.idle.idle_ps() != 0 {
         fence(Ordering::SeqCst);
         wake::wake_p(sched);
+    }
+}
+
+/// A P has nothing to run: what it was given last has been done.
+pub(crate) fn note_done(sched: &'static Sched, p: Held) {
+    let (since, goroutines) = p.own().batch.replace((0, 0));
+    if goroutines > 0 {
+        sched.poll.note_service_time(clock::now().saturating_sub(since) / goroutines);
     }
 }
 

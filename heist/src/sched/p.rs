@@ -93,6 +93,8 @@ pub(crate) struct Own {
     pub(crate) polls: Cell<u32>,
     pub(crate) looks: Looks,
     pub(crate) alarms: alarm::Cache,
+    /// When the network last had something for this P, and for how many goroutines.
+    pub(crate) batch: Cell<(u64, u64)>,
     /// Kept for its memory: timers that are being fired.
     pub(crate) due: Cell<Vec<Due>>,
 }
@@ -168,6 +170,7 @@ impl P {
                 polls: Cell::new(0),
                 looks: Looks::default(),
                 alarms: alarm::Cache::new(),
+                batch: Cell::default(),
                 due: Cell::default(),
             },
         }
