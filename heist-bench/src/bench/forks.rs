@@ -208,8 +208,7 @@ mod sort {
         for i in 0..last {
             // Without a branch that is taken every other time.
             let value = slice[i];
-            slice[i] = slice[at];
-            slice[at] = value;
+            slice.swap(i, at);
             at += usize::from(value < pivot);
         }
         slice.swap(at, last);
