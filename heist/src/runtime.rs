@@ -179,6 +179,7 @@ impl Builder {
     }
 
     /// The first Ps are there, but never run anything.
+    #[cfg(not(sim))] // pools are not simulated
     pub(crate) fn reserve_procs(mut self, procs: usize) -> Self {
         self.reserved = procs;
         self
@@ -410,6 +411,7 @@ impl Runtime {
     }
 }
 
+#[cfg(not(sim))] // pools are not simulated
 impl Runtime {
     /// Its scheduler; whoever takes it ends it.
     pub(crate) fn into_sched(self) -> &'static Sched {
@@ -451,11 +453,13 @@ where
 static DEFAULT: OnceLock<Runtime> = OnceLock::new();
 
 /// Whether there is a default runtime.
+#[cfg(not(sim))] // pools are not simulated
 pub(crate) fn default_is_set() -> bool {
     DEFAULT.get().is_some()
 }
 
 /// Makes a runtime the default one. False if there is one already.
+#[cfg(not(sim))] // pools are not simulated
 pub(crate) fn set_default(sched: &'static Sched) -> bool {
     match DEFAULT.set(Runtime { sched }) {
         Ok(()) => true,

@@ -23,6 +23,7 @@
 mod broadcast;
 #[cfg(not(sim))]
 mod builder;
+#[cfg_attr(sim, allow(dead_code))] // pools are not simulated
 mod here;
 #[allow(unsafe_code)] // named file: branches in frames
 mod join;
@@ -31,6 +32,7 @@ mod measure;
 #[cfg(not(sim))]
 mod pool;
 mod range;
+#[cfg_attr(sim, allow(dead_code))] // as `here`
 mod registry;
 #[allow(unsafe_code)] // named file: jobs that borrow
 mod scope;

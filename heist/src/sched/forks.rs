@@ -25,7 +25,7 @@ use super::g_pool;
 use super::m::{self, Inside, M};
 use super::p::Held;
 use super::protocol::branch::{BranchWord, Reclaim, Take};
-use super::protocol::forks::{Forks, Link};
+use super::protocol::forks::{Forks, Link, Unset};
 use super::protocol::g_state::Status;
 use super::protocol::join::{Detach, Wait};
 use super::schedt::{self, Sched};
@@ -40,7 +40,7 @@ use crate::prim::lock::{Lock, Rank};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::Location;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 /// Nobody's stack pointer is at or above these.
 const SPECIAL: usize = usize::MAX - 1;
@@ -180,13 +180,13 @@ pub(crate) struct Record {
     /// frame. Does not unwind.
     run: unsafe fn(*const Record, Order),
     /// The branch, once the fork is claimed.
-    branch: AtomicPtr<G>,
+    branch: Unset<G>,
 }
 
 impl Record {
     #[inline(always)]
     pub(crate) fn new(run: unsafe fn(*const Record, Order)) -> Self {
-        Record { link: Link::new(), run, branch: AtomicPtr::new(ptr::null_mut()) }
+        Record { link: Link::new(), run, branch: Unset::new() }
     }
 
     #[inline(always)]
@@ -203,8 +203,9 @@ pub(crate) fn at_once(here: usize) -> Option<&'static Forks> {
     if here < m.desk.guard.load(Ordering::Relaxed) {
         return None;
     }
-    // SAFETY: a guard that is an address means that the list is the goroutine's.
-    Some(unsafe { &(*m.desk.forks.load(Ordering::Relaxed)).forks })
+    // SAFETY: a guard that is an address means that the list is the goroutine's, and
+    // not null.
+    Some(unsafe { &NonNull::new_unchecked(m.desk.forks.load(Ordering::Relaxed)).as_ref().forks })
 }
 
 /// What a fork that could not go on at once does.

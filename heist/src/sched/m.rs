@@ -235,6 +235,7 @@ impl M {
 
 /// The calling thread, which the user has brought along, works for a runtime until
 /// that closes: at once, if its life is over.
+#[cfg(not(sim))] // pools are not simulated
 pub(crate) fn serve(sched: &'static Sched, life: u32) {
     let m = {
         let mut shared = sched.shared.lock();

