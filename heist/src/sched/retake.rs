@@ -31,7 +31,9 @@ const UNNEEDED: u64 = 10_000_000;
 /// take its P. Then it is an error, like a declared one (`wake::run_p`).
 const LAST_THREAD: u64 = 1_000_000_000;
 
-/// How long a goroutine has to heed a request to yield.
+/// How long a goroutine may run on without heeding a request to yield: of its
+/// thread's own time, so that one whose thread the kernel has stopped, and that calls
+/// the runtime as soon as it goes on, keeps its P.
 const NOTICE: u64 = 50_000;
 
 /// What sysmon saw of a P the last time.
@@ -43,7 +45,7 @@ struct Seen {
     since: u64,
     /// The CPU clock of its thread, if it was read at the last look.
     cpu: Option<u64>,
-    /// When the goroutine was asked to yield.
+    /// The CPU clock of its thread when the goroutine was asked to yield.
     asked: Option<u64>,
 }
 
@@ -137,9 +139,9 @@ impl Retaker {
         match asked {
             None => {
                 m.preempt.store(true, Ordering::Relaxed);
-                self.seen[i].asked = Some(now);
+                self.seen[i].asked = m.os_thread().cpu_time();
             }
-            Some(asked) if now - asked < NOTICE || self.freezer.is_behind() => {}
+            Some(asked) if ran_since(m, asked) < NOTICE || self.freezer.is_behind() => {}
             Some(_) if m.curg().is_some_and(park::may_not_be_preempted) => {}
             // One that computes needs its thread even if it is stopped. There are no
             // more: let it run.
@@ -176,6 +178,11 @@ impl Retaker {
         wake::handoff_p(self.sched, p);
         true
     }
+}
+
+/// How long the thread of an M has run since its CPU clock said `then`.
+fn ran_since(m: &'static M, then: u64) -> u64 {
+    m.os_thread().cpu_time().map_or(u64::MAX, |now| now.saturating_sub(then))
 }
 
 /// A thread whose CPU clock stands still does not run: it blocks, or the kernel
