@@ -407,9 +407,10 @@ pub(crate) fn deliver(sched: &'static Sched, p: Held, events: &Batch) {
 /// A P has nothing to run: what it was given last has been done.
 pub(crate) fn note_done(sched: &'static Sched, p: Held) {
     let (since, goroutines) = p.own().batch.replace((0, 0));
-    if goroutines > 0 {
-        sched.poll.note_service_time(clock::now().saturating_sub(since) / goroutines);
+    if goroutines == 0 {
+        return;
     }
+    sched.poll.note_service_time(clock::now().saturating_sub(since) / goroutines);
 }
 
 /// As [`deliver`], without a P.
