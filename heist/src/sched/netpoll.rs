@@ -39,7 +39,6 @@ use crate::prim::atomic::{AtomicU32, Ordering, fence};
 use crate::prim::clock;
 use crate::prim::epoll::{Batch, Event};
 use std::io;
-use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
 use std::panic::Location;
 
@@ -408,7 +407,9 @@ pub(crate) fn deliver(sched: &'static Sched, p: Held, events: &Batch) {
 /// A P has nothing to run: what it was given last has been done.
 pub(crate) fn note_done(sched: &'static Sched, p: Held) {
     let (since, goroutines) = p.own().batch.replace((0, 0));
-    let Some(goroutines) = NonZeroU64::new(goroutines) else { return };
+    if goroutines == 0 {
+        return;
+    }
     sched.poll.note_service_time(clock::now().saturating_sub(since) / goroutines);
 }
 

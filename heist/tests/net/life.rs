@@ -297,8 +297,13 @@ fn idle_connections_hold_up_nobody() {
         watched(|| {
             runtime(2).run(|| {
                 let echo = Echo::new();
-                let mut idle: Vec<TcpStream> =
-                    (0..n).map(|_| TcpStream::connect(echo.address()).unwrap()).collect();
+                let mut idle = Vec::new();
+                for i in 0..n {
+                    idle.push(TcpStream::connect(echo.address()).unwrap());
+                    // The kernel drops what does not fit into the listener's queue, and
+                    // tries again a second later.
+                    until(|| heist::runtime::num_goroutines() + 50 > i);
+                }
                 until(|| heist::runtime::num_goroutines() == n + 2);
                 for i in (0..n).step_by(n / 10) {
                     idle[i].write_all(b"x").unwrap();
