@@ -13,6 +13,10 @@ thread_local! {
 }
 
 /// In the middle of this the goroutine may be stopped, but not moved.
+///
+/// Not inlined: the compiler would look the thread-local up once and for all rounds,
+/// and a goroutine is moved between two of them (the one rule of heist).
+#[inline(never)]
 fn count_on_this_thread() {
     HERE.with(|here| {
         let before = here.get();
