@@ -20,8 +20,16 @@
 //! out of a `thread_local!` (a reference, a borrowed `RefCell`, a cloned handle
 //! that is not `Send`) may live across a call that can block. Use
 //! [`goroutine_local!`] for values that belong to a goroutine, or
-//! [`runtime::pin`] while such a thing is held. The compiler cannot check this;
-//! [`Builder::tls_guard`] looks for it at run time.
+//! [`runtime::pin`] while such a thing is held. The compiler cannot check this, and
+//! may itself look a thread-local up once for the time before and after a call: keep
+//! a function that uses one from being inlined into one that blocks.
+//! [`Builder::tls_guard`] looks for mistakes at run time.
+//!
+//! # Nobody starves
+//!
+//! A goroutine that computes, or blocks its thread, loses its P to the others and
+//! goes on where it is; [`syscall`], [`blocking`] and [`no_preempt`] say more about a
+//! call than the scheduler can know.
 //!
 //! # Where it runs
 //!

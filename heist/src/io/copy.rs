@@ -17,7 +17,7 @@ const AT_ONCE: usize = 64 << 10;
 /// Between files, pipes, the streams of a child and sockets of heist (themselves or
 /// references to them) the bytes stay in the kernel: by sendfile(2) from a file, by
 /// splice(2) and a pipe from a stream. In front of a server that takes half of the
-/// CPU time that a buffer takes, for large transfers, and the same for small ones.
+/// CPU time that a buffer takes, for large transfers.
 /// Everything else is std's.
 ///
 /// A socket is in non-blocking mode meanwhile, which those notice who use its
