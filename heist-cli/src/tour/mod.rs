@@ -4,7 +4,9 @@
 //! does not make it false; times are shown beside it.
 
 mod channels;
+mod connections;
 mod forks;
+mod hogs;
 mod million;
 mod sleepers;
 mod steal;
@@ -48,13 +50,15 @@ struct Stop {
     visit: fn() -> Finding,
 }
 
-const STOPS: [Stop; 6] = [
+const STOPS: [Stop; 8] = [
     Stop { title: "A million goroutines", visit: million::visit },
     Stop { title: "Everybody gets a turn", visit: yields::visit },
     Stop { title: "One loaded, the others steal", visit: steal::visit },
     Stop { title: "A fork at every call", visit: forks::visit },
     Stop { title: "Channels and select", visit: channels::visit },
     Stop { title: "Sleepers wake on time", visit: sleepers::visit },
+    Stop { title: "Nobody starves", visit: hogs::visit },
+    Stop { title: "A goroutine for each connection", visit: connections::visit },
 ];
 
 /// Gives the tour. Fails if a claim does.
