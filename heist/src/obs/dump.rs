@@ -3,7 +3,7 @@
 use crate::prim::clock;
 use crate::sched::g::{G, WaitReason, flag};
 use crate::sched::protocol::g_state::Status;
-use crate::sched::{g_pool, names};
+use crate::sched::{g_pool, names, schedt};
 use std::fmt::{self, Write};
 
 /// Goroutines that a dying process lists: more would hide the message.
@@ -36,10 +36,10 @@ fn write_all(
     let mut goroutines = Vec::new();
     let complete = each(&mut |g| goroutines.push(g));
     goroutines.sort_by_key(|g| g.id());
-    let now = clock::now();
+    let (now, calls) = (clock::now(), in_calls());
     // Writing to a string does not fail.
     for g in goroutines.iter().take(limit) {
-        let _ = write_one(text, g, holder(g, &goroutines), now);
+        let _ = write_one(text, g, holder(g, &goroutines), calls.contains(&g.id()), now);
     }
     if goroutines.len() > limit {
         let _ = writeln!(text, "... and {} more goroutines", goroutines.len() - limit);
@@ -57,13 +57,24 @@ fn holder(g: &G, goroutines: &[&G]) -> Option<u64> {
     ids.into_iter().find(lives)
 }
 
-fn write_one(out: &mut String, g: &G, holder: Option<u64>, now: u64) -> fmt::Result {
+/// The ids of those in a call that was declared, and that have their P, perhaps:
+/// only their M knows.
+fn in_calls() -> Vec<u64> {
+    let mut ids = Vec::new();
+    for shared in schedt::all().filter_map(|sched| sched.shared.try_lock()) {
+        let calls = shared.all_ms.iter().filter(|m| m.lease.in_call());
+        ids.extend(calls.filter_map(|m| m.curg()).map(G::id));
+    }
+    ids
+}
+
+fn write_one(out: &mut String, g: &G, holder: Option<u64>, in_call: bool, now: u64) -> fmt::Result {
     let (reason, since) = g.wait();
     let state = match g.state.status() {
         Status::Waiting => reason.text(),
         Status::Runnable => "runnable",
-        Status::Running => "running",
-        Status::Syscall => "syscall",
+        Status::Running if !in_call => "running",
+        Status::Running | Status::Syscall => "syscall",
         Status::Preempted => "preempted",
         // It ended while we looked.
         Status::Idle | Status::Dead => return Ok(()),

@@ -101,6 +101,22 @@ fn a_call_returns_its_value_and_its_panic() {
     assert_eq!(syscall(|| 1) + blocking(|| 2), 3);
 }
 
+#[test]
+fn the_dump_tells_who_is_in_a_call() {
+    for call in [syscall::<Box<dyn FnOnce()>, ()>, blocking::<Box<dyn FnOnce()>, ()>] {
+        Builder::new().max_procs(2).build().unwrap().run(|| {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let builder = heist::thread::Builder::new().name("who calls".into());
+            let read = move || drop({ reader }.read(&mut [0]));
+            let caller = builder.spawn(move || call(Box::new(read))).unwrap();
+            let dumped = || heist::debug::dump().contains("'who calls' [syscall]");
+            crate::common::until(dumped);
+            drop(writer);
+            caller.join().unwrap();
+        });
+    }
+}
+
 /// What is forbidden nowhere must work: the runtime inside of a call, calls inside
 /// of calls.
 #[test]
