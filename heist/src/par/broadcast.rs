@@ -92,7 +92,10 @@ where
         scope.spawn_broadcast(move |_, context| {
             let index = context.index();
             let value = op(context);
-            *results[index].lock() = Some(value);
+            // There may be more Ps than a moment ago.
+            if let Some(slot) = results.get(index) {
+                *slot.lock() = Some(value);
+            }
         });
     });
     slots.into_iter().filter_map(|slot| slot.lock().take()).collect()

@@ -44,6 +44,12 @@ impl Registry {
         registry
     }
 
+    /// One more that keeps the pool alive; false if it ends already.
+    fn retain(&self) -> bool {
+        let more = |alive: usize| (alive != 0).then(|| alive + 1);
+        self.alive.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
     /// One less that keeps the pool alive.
     pub(super) fn release(&self) {
         if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -69,11 +75,7 @@ pub(super) struct Alive(Option<Arc<Registry>>);
 
 impl Alive {
     pub(super) fn on(sched: &'static Sched) -> Self {
-        let registry = registry_of(sched);
-        if let Some(registry) = &registry {
-            registry.alive.fetch_add(1, Ordering::Relaxed);
-        }
-        Alive(registry)
+        Alive(registry_of(sched).filter(|registry| registry.retain()))
     }
 
     /// Runs what was spawned.

@@ -216,7 +216,10 @@ impl<'scope> ScopeFifo<'scope> {
             body(unsafe { &*this.get() });
         });
         let fifo = match super::current_thread_index() {
-            Some(index) if registry::is_inside(self.base.sched) => &self.fifos[index],
+            // There may be more Ps than when the scope began.
+            Some(index) if registry::is_inside(self.base.sched) => {
+                &self.fifos[index % self.fifos.len()]
+            }
             _ => &self.fifos[0],
         };
         fifo.push(job);
@@ -273,6 +276,21 @@ struct Base {
     running: AtomicUsize,
     waiter: Waiter,
     panic: Lock<Option<Box<dyn Any + Send>>>,
+}
+
+/// A closure of a scope and what counts it off: dropped in this order, also if it never
+/// runs. (What a closure captures is dropped in no particular order.)
+struct Counted<F> {
+    body: F,
+    count_off: CountOff,
+}
+
+impl<F: FnOnce()> Counted<F> {
+    fn run(self) {
+        let Counted { body, mut count_off } = self;
+        count_off.ran = true;
+        count_off.base().run(body);
+    }
 }
 
 /// Counts a job off its scope at the very end, however it ends.
@@ -333,13 +351,9 @@ impl Base {
     }
 
     fn job<'scope>(&self, body: impl FnOnce() + Send + 'scope) -> Job {
-        let count_off = self.count_on();
-        let job: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || {
-            // Moved in here: dropped after the body, also if that never runs.
-            let mut count_off = count_off;
-            count_off.ran = true;
-            count_off.base().run(body);
-        });
+        let counted = Counted { body, count_off: self.count_on() };
+        // By a call, so that the closure captures it whole.
+        let job: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || counted.run());
         // SAFETY: 'scope outlives the scope, which waits until the job has been
         // counted off: then the closure is gone.
         unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Job>(job) }

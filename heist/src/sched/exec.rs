@@ -322,6 +322,8 @@ fn hand_over(m: &'static M, g: &'static G) -> bool {
     // not close yet. Once it does, the goroutine goes on by itself, without a P
     // (`in_place::wait_for_p`), and may have ended.
     fence(Ordering::Acquire);
+    let searched = m.searching();
+    m.set_searching(false);
     if m.sched.closing() {
         m.release_p();
         return false;
@@ -329,12 +331,25 @@ fn hand_over(m: &'static M, g: &'static G) -> bool {
     let Some(target) = target else { fatal!("a pinned goroutine without a thread") };
     // Its slice begins; sysmon goes by that.
     m.held().tick_up();
+    // Looked at before it can go on.
+    let frozen = g.state.status() == Status::Preempted;
     let p = m.release_p();
-    // First, so that it is there when the goroutine waits again, soon as a rule,
-    // and its P is handed on.
-    let idle = find::become_idle(m);
-    target.give(p, false);
-    target.note.wake();
+    let idle = if frozen {
+        // It may hold anything, the lock of the allocator too: the P first.
+        target.give(p, false);
+        target.note.wake();
+        find::become_idle(m)
+    } else {
+        // First, so that it is there when the goroutine waits again, soon as a rule,
+        // and its P is handed on.
+        let idle = find::become_idle(m);
+        target.give(p, false);
+        target.note.wake();
+        idle
+    };
+    if searched {
+        find::search_is_over(m.sched);
+    }
     idle && find::sleep_idle(m, m.patience)
 }
 

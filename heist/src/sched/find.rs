@@ -14,7 +14,7 @@
 //! | 7 | goroutines of idle priority | [`idle_priority`] |
 //! | 8 | give the P up, look at everything once more, sleep | [`sleep`] |
 
-use super::g::G;
+use super::g::{G, flag};
 use super::m::M;
 use super::p::Held;
 use super::policy::{Departure, departs};
@@ -104,7 +104,8 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
 /// searches for the rest, if there is any.
 #[inline(always)]
 fn found(m: &'static M, next: Next) -> Next {
-    if m.searching() {
+    // One that is handed over gets the P first: it may hold what waking others needs.
+    if m.searching() && !next.g.has(flag::PINNED) {
         stop_searching(m);
     }
     next
@@ -112,15 +113,21 @@ fn found(m: &'static M, next: Next) -> Next {
 
 #[cold]
 fn stop_searching(m: &'static M) {
-    probe::searching(false);
     m.set_searching(false);
+    search_is_over(m.sched);
+}
+
+/// The end of a search that found something, of an M whose mark is gone already.
+#[cold]
+pub(crate) fn search_is_over(sched: &'static Sched) {
+    probe::searching(false);
     // The decrement is the fence between "nobody searches" and this look at the
     // queues: whoever published work and saw us search is seen here.
-    if m.sched.idle.found() == Found::WakeAnother
+    if sched.idle.found() == Found::WakeAnother
         && !is(Mutant::DropBaton)
-        && (!departs(Departure::QuietEnd) || work_is_visible(m.sched))
+        && (!departs(Departure::QuietEnd) || work_is_visible(sched))
     {
-        wake::wake_p(m.sched);
+        wake::wake_p(sched);
     }
 }
 

@@ -303,7 +303,10 @@ fn stand_still(m: &'static M) {
     let mut trust = TRUST_FIRST;
     let mut seen = m.sched.sysmon.rounds();
     while !m.acquire_next_p() && !m.freeze.is_let_go() {
-        if m.sched.closing() && m.freeze.let_go() {
+        if m.sched.closing() {
+            // Also one that was called: whoever did may have seen that, too, and
+            // brings no P.
+            let _ = m.freeze.let_go();
             return;
         }
         if !m.note.sleep_for(trust) {

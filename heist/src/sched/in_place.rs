@@ -83,12 +83,13 @@ pub(crate) fn yield_now(inside: Inside, g: &'static G) -> Resume {
     if sched.closing() && !thread::panicking() {
         return Resume::Unwind;
     }
+    // First: what it waits for may be one of them.
+    forks::share_all(&inside, g);
     if inside.p.runq.is_empty() && sched.runq_size.load(Ordering::Relaxed) == 0 {
         drop(inside);
         thread::yield_now();
         return Resume::Run;
     }
-    forks::share_all(&inside, g);
     g.note_no_wait();
     wait_in_queue(m, g, || {
         let queued = sched.put_global([g]);

@@ -156,11 +156,17 @@ impl M {
         store(&self.next_p, Some(p));
     }
 
+    /// Whether a P is on its way to it.
+    pub(crate) fn is_given_p(&self) -> bool {
+        load(&self.next_p).is_some()
+    }
+
     /// Own thread: takes the P that it was woken with.
     pub(crate) fn acquire_next_p(&'static self) -> bool {
         let Some(p) = load(&self.next_p) else { return false };
-        store(&self.next_p, None);
         self.acquire_p(p);
+        // Then, so that it is never without in the eyes of others.
+        store(&self.next_p, None);
         true
     }
 
@@ -246,9 +252,8 @@ pub(crate) fn serve(sched: &'static Sched, life: u32) {
         shared.threads += 1;
         let m = super::wake::free_m(sched, &mut shared);
         // It looks around: nobody was woken for it.
-        if let Some(p) = sched.take_idle_p(&mut shared) {
-            store(&m.next_p, Some(p));
-        }
+        // Also over a P that came too late in the M's last life.
+        store(&m.next_p, sched.take_idle_p(&mut shared));
         m
     };
     let _count = HeistThread::new();

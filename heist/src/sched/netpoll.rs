@@ -173,7 +173,13 @@ impl Pollable {
             let (seen, in_vain) = match desc.map(|desc| call.side.of(desc).begin()) {
                 None => (None, false),
                 Some(Begin::Try(seen)) => (Some(seen), false),
-                Some(Begin::Wait(seen)) => (Some(seen), true),
+                // Only events change the count: without a registration there are none,
+                // and who does not wait asks the kernel.
+                Some(Begin::Wait(seen)) => {
+                    let in_vain = desc.is_some_and(Desc::is_registered)
+                        && (call.patience)() != Patience::None;
+                    (Some(seen), in_vain)
+                }
                 Some(Begin::Expired) => return Err(expired()),
                 Some(Begin::Closed) => return Err(closed()),
             };
@@ -254,13 +260,15 @@ impl Pollable {
         home: fn() -> &'static Sched,
     ) -> io::Result<Option<(&'static Desc, Seen)>> {
         let desc = self.desc().unwrap_or_else(|| self.make());
-        let Begin::Try(seen) = side.of(desc).begin() else { return Ok(None) };
-        if !desc.is_registered() {
-            let sched = home();
-            if desc.register(fd, || &sched.poll)?.is_some() {
-                see_to_it(sched);
-            }
+        let (Begin::Try(seen) | Begin::Wait(seen)) = side.of(desc).begin() else {
+            return Ok(None);
+        };
+        let sched = home();
+        if desc.register(fd, || &sched.poll)?.is_none() {
+            // Another was first: an event may lie between the call and `seen`.
+            return Ok(None);
         }
+        see_to_it(sched);
         Ok(Some((desc, seen)))
     }
 

@@ -126,7 +126,8 @@ impl Shared {
     /// Ms that cannot run another goroutine: theirs blocks the thread, waits with it,
     /// or computes, without a P.
     pub(crate) fn stuck(&self) -> usize {
-        self.all_ms.iter().filter(|m| m.curg().is_some() && m.lease.is_over()).count()
+        let stuck = |m: &&&M| m.curg().is_some() && m.lease.is_over() && !m.is_given_p();
+        self.all_ms.iter().filter(stuck).count()
     }
 
     /// Takes the M that went idle last. The one in the poller and the keeper of the

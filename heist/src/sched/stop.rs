@@ -175,8 +175,13 @@ impl World {
     /// queue and their timers to the first P.
     pub(crate) fn resize(&self, procs: u32) {
         let sched = self.sched;
+        let before = sched.procs();
         sched.set_procs(procs);
         let class = sched.config().stack;
+        for id in before..procs {
+            // SAFETY: the world stands, and nobody else has it.
+            unsafe { Held::new(sched.p(id)) }.flush(class);
+        }
         for p in self.ps.iter().filter(|p| p.id >= procs) {
             let queued = in_place::drain(p);
             // Refused by a runtime that closes: shutdown finds them by their state.
@@ -199,7 +204,7 @@ impl World {
         let all: Vec<&'static P> =
             sched.usable_ps().filter(is_new).chain(self.ps.iter().copied()).collect();
         for p in all.into_iter().filter(|p| p.id < procs) {
-            if p.runq.is_empty() {
+            if p.runq.is_empty() && p.told.is_empty() {
                 sched.put_idle_p(&mut sched.shared.lock(), p);
             } else {
                 wake::start_m(sched, p, false);

@@ -253,6 +253,10 @@ impl Watch {
             let looked = self.retaker.look(now);
             self.next = looked.next;
             acted |= looked.acted;
+        } else {
+            // Whoever has that may wait for what a frozen one holds, and perhaps no P
+            // is left that would run it.
+            acted |= super::freeze::let_oldest_go(self.sched);
         }
         acted |= self.help_late_timers(now);
         acted |= netpoll::look_for_others(self.sched, now);

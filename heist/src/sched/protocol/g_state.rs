@@ -191,8 +191,9 @@ impl GState {
     /// Whether the waker has come already: the park can be spared.
     #[inline]
     pub(crate) fn take_notified(&self) -> bool {
-        if self.word.load(Ordering::Acquire) == Status::Running as u32 | NOTIFIED {
-            self.word.store(Status::Running as u32, Ordering::Relaxed);
+        let word = self.word.load(Ordering::Acquire);
+        if word == Status::Running as u32 | NOTIFIED || word == Status::Syscall as u32 | NOTIFIED {
+            self.word.store(word & !NOTIFIED, Ordering::Relaxed);
             return true;
         }
         false
@@ -249,7 +250,10 @@ impl GState {
         // On its thread, with a P, without one, or queued for one.
         const MARKABLE: u32 = 1 << Status::Running as u32
             | 1 << Status::Runnable as u32
-            | 1 << Status::Preempted as u32;
+            | 1 << Status::Preempted as u32
+            // In `blocking`, which may call the runtime: it says so when it enters,
+            // and may be known to a waker before.
+            | 1 << Status::Syscall as u32;
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let (to, answer) = match word {
