@@ -296,6 +296,31 @@ fn deadlines_of_any_length_come() {
     });
 }
 
+/// A deadline makes the block of a descriptor that the poller does not know yet; a
+/// short read then says that there is nothing more.
+#[test]
+fn what_comes_after_a_short_read_under_a_deadline_is_read() {
+    everywhere(|| {
+        let (mut client, mut server) = pair();
+        server.set_read_deadline(Some(Instant::now() + Duration::from_secs(60)));
+        let mut buffer = [0; 64];
+        client.write_all(&[1]).unwrap();
+        assert_eq!(server.read(&mut buffer).unwrap(), 1);
+        let writer = heist::go(move || {
+            heist::time::sleep(millis(20));
+            client.write_all(&[2, 3]).unwrap();
+            client
+        });
+        assert_eq!(server.read(&mut buffer).unwrap(), 2);
+        let mut client = writer.join().unwrap();
+        // Who does not wait asks the kernel.
+        server.set_nonblocking(true).unwrap();
+        client.write_all(&[4]).unwrap();
+        until(|| server.peek(&mut [0]).is_ok());
+        assert_eq!(server.read(&mut buffer).unwrap(), 1);
+    });
+}
+
 #[test]
 fn a_past_deadline_fails_calls_until_it_is_cleared() {
     everywhere(|| {

@@ -134,6 +134,19 @@ fn a_call_may_call_the_runtime() {
     });
 }
 
+/// Whoever waits inside of a call is known to its waker before it enters the runtime.
+#[test]
+fn a_wake_up_finds_one_that_waits_inside_of_a_call() {
+    crate::common::watched(|| {
+        Builder::new().max_procs(2).build().unwrap().run(|| {
+            for round in 0..5_000u32 {
+                let other = go(move || round);
+                assert_eq!(blocking(|| other.join().unwrap()), round);
+            }
+        });
+    });
+}
+
 #[test]
 fn errno_survives_the_way_back() {
     Builder::new().max_procs(1).build().unwrap().run(|| {

@@ -88,6 +88,36 @@ fn new_ps_run_goroutines() {
     });
 }
 
+/// They give goroutines stacks of the runtime's size: this overflows others.
+#[test]
+fn new_ps_have_stacks_of_the_runtimes_size() {
+    #[inline(never)]
+    fn deep(levels: usize) -> usize {
+        let mut here = std::hint::black_box([levels; 128]);
+        here[levels % 128] += if levels == 0 { 0 } else { deep(levels - 1) };
+        std::hint::black_box(here[levels % 128])
+    }
+    watched(|| {
+        let builder = heist::Builder::new().max_procs(1).stack_size(16 << 20);
+        builder.build().unwrap().run(|| {
+            rt::set_max_procs(4);
+            let here = Arc::new(AtomicUsize::new(0));
+            let all: Vec<_> = (0..4)
+                .map(|_| {
+                    let here = here.clone();
+                    go(move || {
+                        here.fetch_add(1, Ordering::SeqCst);
+                        // One on each P.
+                        heist::no_preempt(|| while here.load(Ordering::SeqCst) < 4 {});
+                        deep(4_000)
+                    })
+                })
+                .collect();
+            all.into_iter().for_each(|g| assert!(g.join().unwrap() > 0));
+        });
+    });
+}
+
 #[test]
 fn a_thousand_resizes_against_a_thousand_stops_and_a_respawner() {
     fn respawn(stop: Arc<AtomicBool>, ended: chan::Sender<()>) {
