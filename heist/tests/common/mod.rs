@@ -6,6 +6,7 @@
 use heist::{Runtime, thread};
 use std::any::Any;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -38,7 +39,24 @@ pub(crate) fn in_a_process() -> Option<Output> {
     let test = std::thread::current().name().expect("the thread of a test").to_owned();
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", &test, "--nocapture", "--test-threads=1"]);
+    // A shell that starts the tests in the background has them ignore these two.
+    // SAFETY: signal(2) may be called between fork and exec.
+    unsafe {
+        child.pre_exec(|| {
+            signal(SIGINT, SIG_DFL);
+            signal(SIGQUIT, SIG_DFL);
+            Ok(())
+        });
+    }
     Some(child.env(CHILD, "1").output().unwrap())
+}
+
+const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
+const SIG_DFL: usize = 0;
+
+unsafe extern "C" {
+    fn signal(number: i32, handler: usize) -> usize;
 }
 
 /// What a child said on standard error.
