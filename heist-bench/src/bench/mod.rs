@@ -347,7 +347,10 @@ mod tests {
     /// set twice.
     #[test]
     fn every_peer_solves_every_problem() {
-        for problem in PROBLEMS {
+        // Those of servers start this program again for their load, which here is the
+        // test program.
+        let servers = ["echo", "connections", "http", "http_pipelined"];
+        for problem in PROBLEMS.iter().filter(|problem| !servers.contains(&problem.name)) {
             for &(peer, start) in problem.peers {
                 let samples = start(1, 64)();
                 assert!(!samples.is_empty(), "{} {peer}", problem.name);

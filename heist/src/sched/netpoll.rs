@@ -186,6 +186,9 @@ impl Pollable {
             if !in_vain {
                 match attempt() {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    // What a closed socket says in the kernel, an end of file say, is
+                    // not for whoever used it when it was closed.
+                    Ok(_) if self.is_closed(call.side) => return Err(closed()),
                     Ok(value) => {
                         if let (Some(desc), Some(seen)) = (desc, seen)
                             && short(&value)
@@ -199,6 +202,11 @@ impl Pollable {
             }
             self.wait(&call, desc, seen, &mut until)?;
         }
+    }
+
+    #[inline(always)]
+    fn is_closed(&self, side: Side) -> bool {
+        self.desc().is_some_and(|desc| matches!(side.of(desc).begin(), Begin::Closed))
     }
 
     /// Waits until it is worth trying again.

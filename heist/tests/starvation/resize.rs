@@ -205,13 +205,17 @@ fn the_cpu_limit_is_followed_until_set_by_hand() {
     let allowed = sched_getaffinity(None).unwrap();
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
     let sysmon = || {
-        let mut tasks =
-            std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
         let named = |path: &std::path::PathBuf| {
             std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.contains("-sysmon"))
         };
-        let path = tasks.find(named).expect("a thread called sysmon");
-        Pid::from_raw(path.file_name().unwrap().to_str().unwrap().parse().unwrap())
+        // It has its name soon after it was started.
+        loop {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            if let Some(path) = tasks.map(|task| task.unwrap().path()).find(named) {
+                return Pid::from_raw(path.file_name().unwrap().to_str().unwrap().parse().unwrap());
+            }
+            thread::yield_now();
+        }
     };
     let allow = |n: usize| {
         let mut set = CpuSet::new();
