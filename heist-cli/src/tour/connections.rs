@@ -5,8 +5,9 @@ use heist::net::{TcpListener, TcpStream};
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
-const CONNECTIONS: u64 = 200;
-const ROUNDS: u64 = 100;
+/// No more than a listener keeps waiting: those past that would try again in a second.
+const CONNECTIONS: u64 = 100;
+const ROUNDS: u64 = 200;
 
 pub(super) fn visit() -> Finding {
     let procs = heist::thread::available_parallelism().map_or(1, usize::from);
