@@ -310,7 +310,9 @@ impl Sched {
         sched.tls_holds.store(0, Ordering::Relaxed);
         *sched.fatal_panic.lock() = None;
         sched.unwinding.lock().clear();
-        sched.max_runners.store(config.max_runners.unwrap_or(usize::MAX), Ordering::Relaxed);
+        // The largest number has another meaning, and nobody gets near the others.
+        let runners = config.max_runners.map_or(usize::MAX, |n| n.min(usize::MAX / 2));
+        sched.max_runners.store(runners, Ordering::Relaxed);
         sched.preemption.clear();
         let (class, seed, hosted) = (config.stack, config.seed, config.hosted);
         let reserved = config.reserved as u32;
