@@ -27,6 +27,7 @@ pub(super) fn is_member() -> bool {
     member().is_some()
 }
 
+#[inline(never)] // it reads a thread-local: see `prim::thread::slot`
 fn member() -> Option<&'static Sched> {
     let (slot, life) = MEMBER.get()?;
     let sched = crate::sched::schedt::at(slot);
@@ -34,6 +35,7 @@ fn member() -> Option<&'static Sched> {
 }
 
 /// The calling plain thread becomes a part of a pool.
+#[inline(never)] // as `member`
 pub(super) fn become_member(sched: &'static Sched) {
     MEMBER.set(Some((sched.slot(), sched.life())));
 }

@@ -365,7 +365,9 @@ pub(crate) mod thread {
     pub(crate) use own_slot::{set_slot, slot};
 
     /// This thread's seat. Never freed, only reused, so that a late waker finds
-    /// one.
+    /// one. Never inlined, like all that reads a thread-local here: callers that
+    /// block would keep the address of one thread's for another (see [`slot`]).
+    #[inline(never)]
     pub(crate) fn seat() -> &'static Seat {
         static FREE: Mutex<Vec<&'static Seat>> = Mutex::new(Vec::new());
 
