@@ -6,7 +6,7 @@
 //!
 //! | backend | file | chosen by | what it is |
 //! |---|---|---|---|
-//! | native | `native.rs` | default | Linux: std's atomics, futex(2), membarrier(2) |
+//! | native | `native/` | default | Linux: std's atomics, futex(2), membarrier(2) |
 //! | loom | `model.rs` | `--cfg loom` | loom's atomics; explores every interleaving |
 //! | sim | `sim/` | `--cfg sim` (the package `heist-sim`) | a deterministic machine of many virtual cores |
 //!
@@ -20,7 +20,7 @@
 #[allow(unsafe_code)] // named file: the models' plain memory
 mod model;
 #[cfg(not(any(loom, sim)))]
-#[allow(unsafe_code)] // named file: system calls and the thread slot
+#[allow(unsafe_code)] // named files: system calls and the thread slot
 mod native;
 #[cfg(not(any(loom, sim)))]
 #[allow(unsafe_code)] // named file: the kernel's view of a thread
