@@ -108,7 +108,51 @@ macro_rules! waiting {
     };
 }
 
-pub(super) use {forward, waiting};
+/// Messages from and to the address that a datagram socket is connected to.
+macro_rules! messages {
+    () => {
+        /// Receives a message; from the address that it is connected to, if it is. What
+        /// does not fit is lost.
+        ///
+        /// # Errors
+        ///
+        /// Those of recv(2).
+        #[track_caller]
+        pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+            self.recv_with(buf, RecvFlags::DONTWAIT, Location::caller())
+        }
+
+        /// As [`recv`](Self::recv), and leaves the message there.
+        ///
+        /// # Errors
+        ///
+        /// Those of recv(2).
+        #[track_caller]
+        pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+            self.recv_with(buf, RecvFlags::DONTWAIT | RecvFlags::PEEK, Location::caller())
+        }
+
+        #[inline(always)] // as `park::yield_now`
+        fn recv_with(
+            &self,
+            buf: &mut [u8],
+            flags: RecvFlags,
+            site: &'static Location<'static>,
+        ) -> io::Result<usize> {
+            self.socket.run(Side::Read, site, |fd| Ok(sys::recv(fd, &mut *buf, flags)?.1))
+        }
+
+        /// Sends a message to the address that it is connected to.
+        ///
+        /// # Errors
+        ///
+        /// Those of send(2).
+        #[track_caller]
+        pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+            self.socket.run(Side::Write, Location::caller(), |fd| Ok(sys::send(fd, buf, SEND)?))
+        }
+    };
+}
 
 /// `Read` and `Write` for a stream, as for a reference to it.
 macro_rules! by_value {
@@ -150,4 +194,5 @@ macro_rules! by_value {
         }
     };
 }
-pub(super) use by_value;
+
+pub(super) use {by_value, forward, messages, waiting};

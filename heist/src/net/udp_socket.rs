@@ -1,6 +1,6 @@
 //! [`UdpSocket`].
 
-use super::forward::{forward, waiting};
+use super::forward::{forward, messages, waiting};
 use super::resolve::{resolve, resolve_first};
 use super::socket::Socket;
 use super::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -111,45 +111,7 @@ impl UdpSocket {
         self.socket.inner().connect(&resolve(addr)?[..])
     }
 
-    /// Receives a message from the address that it is connected to.
-    ///
-    /// # Errors
-    ///
-    /// Those of recv(2).
-    #[track_caller]
-    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.recv_with(buf, RecvFlags::DONTWAIT, Location::caller())
-    }
-
-    /// As [`recv`](Self::recv), and leaves the message there.
-    ///
-    /// # Errors
-    ///
-    /// Those of recv(2).
-    #[track_caller]
-    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.recv_with(buf, RecvFlags::DONTWAIT | RecvFlags::PEEK, Location::caller())
-    }
-
-    #[inline(always)] // as `park::yield_now`
-    fn recv_with(
-        &self,
-        buf: &mut [u8],
-        flags: RecvFlags,
-        site: &'static Location<'static>,
-    ) -> io::Result<usize> {
-        self.socket.run(Side::Read, site, |fd| Ok(sys::recv(fd, &mut *buf, flags)?.1))
-    }
-
-    /// Sends a message to the address that it is connected to.
-    ///
-    /// # Errors
-    ///
-    /// Those of send(2).
-    #[track_caller]
-    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.socket.run(Side::Write, Location::caller(), |fd| Ok(sys::send(fd, buf, SEND)?))
-    }
+    messages!();
 
     /// Another handle of the same socket.
     ///

@@ -1,6 +1,6 @@
 //! [`UnixDatagram`].
 
-use super::forward::{forward, waiting};
+use super::forward::{forward, messages, waiting};
 use super::socket::Socket;
 use super::{Shutdown, UnixAddr};
 use crate::sched::netpoll::Side;
@@ -137,36 +137,6 @@ impl UnixDatagram {
         })
     }
 
-    /// Receives a message.
-    ///
-    /// # Errors
-    ///
-    /// Those of recv(2).
-    #[track_caller]
-    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.recv_with(buf, RecvFlags::DONTWAIT, Location::caller())
-    }
-
-    /// As [`recv`](Self::recv), and leaves the message there.
-    ///
-    /// # Errors
-    ///
-    /// Those of recv(2).
-    #[track_caller]
-    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.recv_with(buf, RecvFlags::DONTWAIT | RecvFlags::PEEK, Location::caller())
-    }
-
-    #[inline(always)] // as `park::yield_now`
-    fn recv_with(
-        &self,
-        buf: &mut [u8],
-        flags: RecvFlags,
-        site: &'static Location<'static>,
-    ) -> io::Result<usize> {
-        self.socket.run(Side::Read, site, |fd| Ok(sys::recv(fd, &mut *buf, flags)?.1))
-    }
-
     /// Sends a message to the socket of this name.
     ///
     /// # Errors
@@ -191,15 +161,7 @@ impl UnixDatagram {
             .run(Side::Write, Location::caller(), |fd| Ok(sys::sendto(fd, buf, SEND, &addr)?))
     }
 
-    /// Sends a message to the socket that it is connected to.
-    ///
-    /// # Errors
-    ///
-    /// Those of send(2).
-    #[track_caller]
-    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.socket.run(Side::Write, Location::caller(), |fd| Ok(sys::send(fd, buf, SEND)?))
-    }
+    messages!();
 
     forward! {
         /// Its own address.

@@ -25,23 +25,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Fewer repetitions in a debug build, where each costs ten times as much.
-const fn many(release: usize) -> usize {
-    if cfg!(debug_assertions) { release / 10 } else { release }
-}
-
-/// Each of these holds on a plain thread, on one P and on several.
-fn everywhere(check: impl Fn() + Sync) {
-    watched(|| {
-        check();
-        runtime(1).run(&check);
-        runtime(4).run(&check);
-    });
-}
-
-/// More Ps than cores: goroutines are interrupted anywhere.
-const CROWDED: usize = 8;
-
 /// Long enough that something which waits is seen to wait.
 const A_WHILE: Duration = Duration::from_millis(20);
 

@@ -68,6 +68,27 @@ pub(crate) fn runtime(procs: usize) -> Runtime {
     heist::Builder::new().max_procs(procs).build().unwrap()
 }
 
+/// Each of these holds on a plain thread, on one P and on several.
+pub(crate) fn everywhere(check: impl Fn() + Sync) {
+    watched(|| {
+        check();
+        runtime(1).run(&check);
+        runtime(4).run(&check);
+    });
+}
+
+/// Fewer repetitions in a debug build, where each costs ten times as much.
+pub(crate) const fn many(release: usize) -> usize {
+    if cfg!(debug_assertions) { release / 10 } else { release }
+}
+
+/// More Ps than cores: goroutines are interrupted anywhere.
+pub(crate) const CROWDED: usize = 8;
+
+pub(crate) fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
 /// Waits for something, on a goroutine or on a plain thread.
 pub(crate) fn until(mut happened: impl FnMut() -> bool) {
     while !happened() {

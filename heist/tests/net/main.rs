@@ -20,19 +20,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-fn millis(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
-
-/// Each of these holds on a plain thread, on one P and on several.
-fn everywhere(check: impl Fn() + Sync) {
-    watched(|| {
-        check();
-        runtime(1).run(&check);
-        runtime(4).run(&check);
-    });
-}
-
 /// Both ends of a connection.
 fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

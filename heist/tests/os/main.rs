@@ -13,15 +13,6 @@ use common::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Each of these holds on a plain thread, on one P and on several.
-fn everywhere(check: impl Fn() + Sync) {
-    watched(|| {
-        check();
-        runtime(1).run(&check);
-        runtime(4).run(&check);
-    });
-}
-
 /// A folder that is gone at the end.
 struct Folder(PathBuf);
 

@@ -26,23 +26,6 @@ use heist::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// Fewer repetitions in a debug build, where each costs ten times as much.
-const fn many(release: usize) -> usize {
-    if cfg!(debug_assertions) { release / 10 } else { release }
-}
-
-/// Each of these holds on a plain thread, on one P and on several.
-fn everywhere(check: impl Fn() + Sync) {
-    watched(|| {
-        check();
-        runtime(1).run(&check);
-        runtime(4).run(&check);
-    });
-}
-
-/// More Ps than cores: goroutines are interrupted anywhere.
-const CROWDED: usize = 10;
-
 /// Runs `f(i)` for each i, on goroutines, until all are done.
 fn all<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     thread::scope(|s| {

@@ -21,23 +21,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-/// Fewer repetitions in a debug build, where each costs ten times as much.
-const fn many(release: usize) -> usize {
-    if cfg!(debug_assertions) { release / 10 } else { release }
-}
-
-/// Each of these holds on a plain thread, on one P and on several.
-fn everywhere(check: impl Fn() + Sync) {
-    watched(|| {
-        check();
-        runtime(1).run(&check);
-        runtime(4).run(&check);
-    });
-}
-
-/// More Ps than cores: goroutines are interrupted anywhere.
-const CROWDED: usize = 8;
-
 fn dig_from_here(goal: usize) -> usize {
     let top = 0u8;
     dig(std::hint::black_box(&raw const top).addr(), goal)

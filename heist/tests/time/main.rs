@@ -15,16 +15,3 @@ use std::sync::{Arc, Mutex, mpsc};
 
 /// Far away, but not for ever.
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn millis(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
-
-/// Each of these holds on a plain thread, on one P and on several.
-fn everywhere(check: impl Fn() + Sync) {
-    watched(|| {
-        check();
-        runtime(1).run(&check);
-        runtime(4).run(&check);
-    });
-}
