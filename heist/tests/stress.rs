@@ -30,7 +30,10 @@ fn on_each(seed: u64, f: impl Fn(&Runtime, u64)) {
             }
             let stats = runtime.stats();
             assert_eq!(stats.spawned, stats.finished, "{procs} Ps, seed {seed}");
-            assert!(stats.threads <= 4 * procs + 4, "{procs} Ps: {stats:?}");
+            // A thread that the kernel keeps waiting, for memory for instance, loses its P
+            // to another.
+            let retaken = stats.retakes as usize;
+            assert!(stats.threads <= 4 * procs + 4 + retaken, "{procs} Ps: {stats:?}");
         }
     });
 }
