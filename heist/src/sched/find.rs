@@ -19,7 +19,7 @@ use super::m::M;
 use super::p::Held;
 use super::policy::{Departure, departs};
 use super::protocol::idle::{Found, Recheck};
-use super::schedt::Sched;
+use super::schedt::{Sched, Shared};
 use super::stop::{self, Halt};
 use super::timers::Keeper;
 use super::{netpoll, steal, thieves, timers, wake};
@@ -405,7 +405,7 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
         if sched.closing() {
             events.iter().for_each(netpoll::deliver_from_outside);
             // Chosen at the last moment, it has a P to give up.
-            return !leave_idle(m) && m.acquire_next_p();
+            return !leave_idle(&mut sched.shared.lock(), m) && m.acquire_next_p();
         }
         let some = events.as_ref().is_some_and(|events| !events.is_empty());
         let due = !woken && offices.timers.is_some();
@@ -484,16 +484,21 @@ fn come_back(m: &'static M) -> bool {
 
 /// Takes the M out of the idle ones. False if somebody has chosen it already, or
 /// a shutdown has emptied the list.
-fn leave_idle(m: &'static M) -> bool {
-    let mut shared = m.sched.shared.lock();
+fn leave_idle(shared: &mut Shared, m: &'static M) -> bool {
     let before = shared.idle_ms.len();
     shared.idle_ms.retain(|idle| !ptr::eq(*idle, m));
     shared.idle_ms.len() != before
 }
 
-/// Ends a thread that has been idle for long, unless it is one of those that
-/// all Ps together need.
+/// Ends a thread that has been idle for long, unless the Ps need it: each that is idle
+/// has one that sleeps, whatever the others wait for.
 fn retire(m: &'static M) -> bool {
-    let surplus = m.sched.shared.lock().threads > m.sched.procs() as usize;
-    surplus && leave_idle(m)
+    let sched = m.sched;
+    let mut shared = sched.shared.lock();
+    // Who has something to look after looks for a sleeper with the lock held, and tells
+    // it afterwards: this one may be it.
+    if shared.idle_ms.len() <= shared.idle_ps.len() || wake::is_unkept(sched, &shared) {
+        return false;
+    }
+    leave_idle(&mut shared, m)
 }

@@ -379,11 +379,8 @@ fn see_to_it(sched: &'static Sched) {
 /// Has an idle M look whether it should wait in the poller.
 fn wake_poller(sched: &'static Sched) {
     let shared = sched.shared.lock();
-    // Whoever goes to sleep later looks with the lock held.
-    let sleeper = if shared.poller.is_none() { shared.idle_ms.last().copied() } else { None };
-    drop(shared);
-    if let Some(m) = sleeper {
-        m.note.wake();
+    if shared.poller.is_none() && !shared.closed {
+        wake::send_keeper(sched, shared);
     }
 }
 

@@ -339,8 +339,8 @@ impl Watch {
             self.sched.sysmon.deep.store(true, Ordering::Relaxed);
             // Whoever went to sleep last took that office. If it could not, because a
             // thread was refused, say, another does.
-            if self.sched.poll.is_wanted() && shared.poller.is_none() {
-                shared.idle_ms.iter().for_each(|m| m.note.wake());
+            if wake::is_unkept(self.sched, &shared) {
+                wake::send_keeper(self.sched, shared);
             }
         }
         // What lay around warm until now.

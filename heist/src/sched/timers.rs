@@ -172,13 +172,8 @@ pub(crate) fn arm_outside(sched: &'static Sched, due: Due, when: u64) -> Option<
         return None;
     }
     let armed = add(sched, sched.p(0), due, when);
-    // Whoever sleeps looks at the timers with the lock held before it does: it
-    // has seen this one, or it is in the list and is told to look again.
-    let sleeper = shared.keeper.as_ref().map(|keeper| keeper.m).or(shared.idle_ms.last().copied());
-    let earlier = shared.keeper.as_ref().is_none_or(|keeper| when < keeper.until);
-    drop(shared);
-    if earlier && let Some(m) = sleeper {
-        m.note.wake();
+    if shared.keeper.is_none_or(|keeper| when < keeper.until) {
+        wake::send_keeper(sched, shared);
     }
     Some(armed)
 }

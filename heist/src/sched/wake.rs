@@ -376,6 +376,30 @@ fn without_thread(
     }
 }
 
+/// Whether nobody sleeps until the next timer, or in the poller, though somebody should
+/// once all who run have stopped.
+pub(crate) fn is_unkept(sched: &Sched, shared: &Shared) -> bool {
+    let next = timers::earliest(sched);
+    let kept = next == NEVER || shared.keeper.is_some_and(|keeper| keeper.until <= next);
+    !kept || (shared.poller.is_none() && sched.poll.is_wanted())
+}
+
+/// Has an M look after the timers and the network: one that sleeps; or if all wait with
+/// their goroutines, one for an idle P. Without an idle P those who run look before they
+/// sleep.
+///
+/// Who sleeps looks at both with the lock held before it does: it has seen what the caller
+/// has set, or it is among the sleepers.
+pub(crate) fn send_keeper(sched: &'static Sched, mut shared: Guard<'_, Shared>) {
+    let sleeper = shared.keeper.map(|keeper| keeper.m).or(shared.idle_ms.last().copied());
+    if let Some(m) = sleeper {
+        drop(shared);
+        m.note.wake();
+    } else if let Some(p) = sched.take_idle_p(&mut shared) {
+        run_p(sched, shared, p, false);
+    }
+}
+
 /// Gives a P whose M is going to block to another M, or makes it idle
 /// (`handoffp`, seed 003).
 pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
@@ -395,18 +419,12 @@ pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
     }
     // An M that goes to sleep looks at the timers and the network, but the one that
     // gives this P up waits with its goroutine: if nobody keeps them, another M looks.
-    let next = timers::earliest(sched);
-    let polled = shared.poller.is_some() || !sched.poll.is_wanted();
-    let kept =
-        polled && (next == NEVER || shared.keeper.is_some_and(|keeper| keeper.until <= next));
-    let sleeper = shared.idle_ms.last().copied();
-    if !kept && sleeper.is_none() {
-        return run_p(sched, shared, p, false);
-    }
+    let unkept = is_unkept(sched, &shared);
     sched.put_idle_p(&mut shared, p);
-    drop(shared);
-    if !kept && let Some(m) = sleeper {
-        m.note.wake();
+    if unkept {
+        send_keeper(sched, shared);
+    } else {
+        drop(shared);
     }
     // Who published work before the P was idle has woken nobody for it.
     let Recheck = sched.idle.rest();

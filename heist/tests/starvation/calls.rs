@@ -147,6 +147,36 @@ fn a_wake_up_finds_one_that_waits_inside_of_a_call() {
     });
 }
 
+/// Timers and sockets of plain threads are looked after by the runtime, also if each of
+/// its threads is in a call and nobody sleeps that could be told to.
+#[test]
+fn plain_threads_are_looked_after_while_all_threads_block() {
+    match crate::common::in_a_process() {
+        None => crate::common::watched(|| {
+            go(|| runtime::set_max_procs(1)).join().unwrap();
+            let (mut reader, mut writer) = std::io::pipe().unwrap();
+            let blocked = go(move || blocking(|| reader.read(&mut [0]).unwrap()));
+            // Long enough that sysmon sleeps deeply, and threads that are not needed end.
+            std::thread::sleep(Duration::from_secs(11));
+            chan::after(Duration::from_millis(1)).recv().unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            let listener = heist::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let client = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(50));
+                std::net::TcpStream::connect(address).unwrap()
+            });
+            let server = listener.accept().unwrap();
+            writer.write_all(b"x").unwrap();
+            assert_eq!(blocked.join().unwrap(), 1);
+            drop((server, client.join().unwrap()));
+        }),
+        Some(output) => {
+            assert!(output.status.success(), "{}", crate::common::stderr(&output));
+        }
+    }
+}
+
 #[test]
 fn errno_survives_the_way_back() {
     Builder::new().max_procs(1).build().unwrap().run(|| {
