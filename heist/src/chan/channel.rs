@@ -1,6 +1,7 @@
 //! A channel: the protocol, and the sleeping that it leaves to its callers.
 
 use super::error::{SendTimeoutError, TryRecvError, TrySendError};
+use super::protocol::buffer::Buffer;
 use super::protocol::queue::{Claimed, Outcome, Record, Waits};
 use super::protocol::state::{self, Offer, Room, Side, State, Take};
 use super::until::Until;
@@ -380,11 +381,24 @@ impl<T> Channel<T> {
 
     /// The last of one side goes away. Returns the messages that nobody will
     /// receive, to be dropped when everything else is done.
+    ///
+    /// Those of a bounded channel stay until its senders are gone, as in crossbeam.
     pub(super) fn disconnect(&self, side: Side) -> impl Drop + use<T> {
+        self.disconnect_and(|state| side == Side::Receiver && state.capacity() == usize::MAX)
+    }
+
+    /// The only receiver goes away, and the messages with it.
+    pub(super) fn discard(&self) -> impl Drop + use<T> {
+        self.disconnect_and(|_| true)
+    }
+
+    fn disconnect_and(
+        &self,
+        takes_messages: impl FnOnce(&State<T, Who>) -> bool,
+    ) -> Leftover<Buffer<T>> {
         let mut state = self.state.lock();
         let wakes = state.disconnect();
-        let unbounded = state.capacity() == usize::MAX;
-        let messages = (side == Side::Receiver && unbounded).then(|| state.take_messages());
+        let messages = takes_messages(&state).then(|| state.take_messages());
         drop(state);
         wakes.wake();
         Leftover(messages)

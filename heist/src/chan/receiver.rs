@@ -30,6 +30,16 @@ pub struct Receiver<T> {
     pub(super) source: Source<T>,
 }
 
+impl<T> Receiver<T> {
+    /// The receiver, which is the only one of its channel, is about to be dropped: so
+    /// are the messages.
+    pub(crate) fn discard(&self) {
+        if let Source::Channel(channel) = &self.source {
+            drop(channel.discard());
+        }
+    }
+}
+
 /// Where messages come from.
 pub(super) enum Source<T> {
     Channel(Handle<T, false>),

@@ -50,11 +50,11 @@ pub fn max_num_threads() -> usize {
 }
 
 /// Which P of its pool the caller runs on: less than
-/// [`current_num_threads`](super::current_num_threads), and no other goroutine has the
-/// same at the same time. `None` on a plain thread.
+/// [`current_num_threads`](super::current_num_threads). `None` on a plain thread.
 ///
-/// A goroutine changes its P when it blocks and when it forks, so ask again after
-/// either.
+/// It is a hint, good for spreading things, and not a lock as a thread's number is with
+/// rayon: a goroutine changes its P when it blocks and when it forks, and one that computes
+/// for longer than its slice loses its P to another, which then has the same number.
 ///
 /// ```
 /// assert_eq!(heist::par::current_thread_index(), None);

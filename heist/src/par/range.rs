@@ -127,8 +127,8 @@ where
 {
     assert_ne!(size, 0, "chunk size must be non-zero");
     par_for(0..slice.len().div_ceil(size), |i| {
-        let end = slice.len().min((i + 1) * size);
-        f(i, &slice[i * size..end]);
+        let start = i * size;
+        f(i, &slice[start..start + size.min(slice.len() - start)]);
     });
 }
 

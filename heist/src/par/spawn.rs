@@ -2,8 +2,9 @@
 
 use super::registry::{self, Alive};
 use crate::runtime;
-use crate::sched::jobs::{Entry, Job, Runner};
+use crate::sched::jobs::{Entry, Job, NextOf, Runner};
 use crate::sched::m::Inside;
+use crate::sched::p::P;
 use crate::sched::schedt::Sched;
 use crate::sched::spawn::{self as sched_spawn, Options};
 use std::panic::Location;
@@ -64,22 +65,30 @@ pub(super) fn spawn_fifo_on<F: FnOnce() + Send + 'static>(
 ) {
     let alive = Alive::on(sched);
     let job: Job = Box::new(move || alive.run(f));
-    let fifo = match Inside::enter() {
-        Some(inside) if registry::is_inside(sched) => inside.p.jobs.fifo(),
-        _ => return inject(sched, job, site),
-    };
+    let Some(home) = home_on(sched) else { return inject(sched, job, site) };
+    let fifo = home.jobs.fifo();
     fifo.push(job);
     push(sched, Entry::Next(fifo), site);
 }
 
+/// The caller's P, if that is one of the runtime's. The caller is not inside of the
+/// runtime any more when this returns: a job that is refused is dropped, and its
+/// destructor is anybody's code.
+fn home_on(sched: &'static Sched) -> Option<&'static P> {
+    let inside = Inside::enter()?;
+    registry::is_inside(sched).then(|| inside.p.get())
+}
+
 /// Leaves a job on the caller's P, if that is one of the runtime's.
 pub(super) fn push(sched: &'static Sched, entry: Entry, site: &'static Location<'static>) {
-    let home = match Inside::enter() {
-        Some(inside) if registry::is_inside(sched) => inside.p.get(),
-        _ => match entry {
-            Entry::Job(job) => return inject(sched, job, site),
-            Entry::Next(fifo) => return inject(sched, Box::new(move || fifo.run_next()), site),
-        },
+    let Some(home) = home_on(sched) else {
+        return match entry {
+            Entry::Job(job) => inject(sched, job, site),
+            Entry::Next(fifo) => {
+                let next = NextOf::new(fifo);
+                inject(sched, Box::new(move || next.run()), site);
+            }
+        };
     };
     home.jobs.push(entry);
     let runner = Runner::of(home);

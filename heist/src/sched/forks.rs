@@ -474,6 +474,11 @@ pub(super) fn raid(
     let node = node.ok()?;
     let id = schedt::reserve_ids(1);
     let ours = || list.runtime.load(Ordering::Relaxed) == u32::from(sched.slot()) + 1;
+    if p.is_none() {
+        // First: once it is claimed, its forker may end, and a shutdown count those that
+        // are left.
+        sched.foreign_spawned.fetch_add(1, Ordering::Relaxed);
+    }
     let claimed = list.forks.raid(ours, |link| {
         // SAFETY: the block was just taken, and the fork claimed.
         unsafe { emplace(node, id, 0, sched, link) };
@@ -483,9 +488,12 @@ pub(super) fn raid(
             p.counters.spawned.bump();
             p.counters.raided.bump();
         }
-        (true, None) => drop(sched.foreign_spawned.fetch_add(1, Ordering::Relaxed)),
+        (true, None) => {}
         (false, Some(p)) => p.own().gs.put(node),
-        (false, None) => g_pool::put(node),
+        (false, None) => {
+            sched.foreign_spawned.fetch_sub(1, Ordering::Relaxed);
+            g_pool::put(node);
+        }
     }
     claimed.then_some(node)
 }

@@ -32,13 +32,28 @@ impl Fifo {
     fn pop(&self) -> Option<Job> {
         self.0.lock().pop_front()
     }
+}
 
-    pub(crate) fn run_next(&self) {
-        // Not in the pattern: the lock would be held.
-        let job = self.pop();
+/// The right to run the next job of a queue. If it is dropped, as when a runtime shuts
+/// down, a job is: whoever waits for them counts on it.
+pub(crate) struct NextOf(Option<Arc<Fifo>>);
+
+impl NextOf {
+    pub(crate) fn new(fifo: Arc<Fifo>) -> Self {
+        NextOf(Some(fifo))
+    }
+
+    pub(crate) fn run(mut self) {
+        let job = self.0.take().and_then(|fifo| fifo.pop());
         if let Some(job) = job {
             job();
         }
+    }
+}
+
+impl Drop for NextOf {
+    fn drop(&mut self) {
+        drop(self.0.take().and_then(|fifo| fifo.pop()));
     }
 }
 

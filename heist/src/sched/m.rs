@@ -262,6 +262,7 @@ pub(crate) fn serve(sched: &'static Sched, life: u32) {
     thread::set_slot(ptr::from_ref(m).cast());
     m.os.store(thread::OsThread::current().id(), Ordering::Relaxed);
     thread::sleep_precisely();
+    m.tls.found(&sched.config());
     let stack = signal::AltStack::install();
     let has_p = m.acquire_next_p() || super::find::become_idle(m) && super::find::sleep_idle(m, 0);
     if has_p {

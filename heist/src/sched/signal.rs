@@ -308,6 +308,8 @@ pub(crate) fn forked() -> bool {
 /// The alternate stack of an M, for the handlers.
 pub(crate) struct AltStack {
     low: *mut libc::c_void,
+    /// What the thread had before, which it gets back.
+    before: libc::stack_t,
 }
 
 impl AltStack {
@@ -334,8 +336,9 @@ impl AltStack {
                 return None;
             }
             let new = libc::stack_t { ss_sp: low, ss_flags: 0, ss_size: Self::SIZE };
-            libc::sigaltstack(&new, ptr::null_mut());
-            Some(AltStack { low })
+            let mut before = std::mem::zeroed();
+            libc::sigaltstack(&new, &mut before);
+            Some(AltStack { low, before })
         }
     }
 }
@@ -344,12 +347,7 @@ impl Drop for AltStack {
     fn drop(&mut self) {
         // SAFETY: the thread stops using the stack before it is unmapped.
         unsafe {
-            let off = libc::stack_t {
-                ss_sp: ptr::null_mut(),
-                ss_flags: libc::SS_DISABLE,
-                ss_size: Self::SIZE,
-            };
-            libc::sigaltstack(&off, ptr::null_mut());
+            libc::sigaltstack(&self.before, ptr::null_mut());
             libc::munmap(self.low, Self::SIZE);
         }
     }

@@ -109,10 +109,18 @@ unsafe fn spawn_inside<F: FnOnce() -> T, T>(
     site: &'static Location<'static>,
 ) -> Result<&'static G, SpawnError> {
     let p = inside.p;
+    // If it is refused, what `f` has captured is dropped, which may block: outside.
     if inside.sched().closing() {
+        drop(inside);
         return Err(SpawnError::Closed);
     }
-    let g = p.own().gs.take().map_err(SpawnError::Memory)?;
+    let g = match p.own().gs.take() {
+        Ok(g) => g,
+        Err(error) => {
+            drop(inside);
+            return Err(SpawnError::Memory(error));
+        }
+    };
     g.init(Birth {
         id: p.next_id(),
         runtime: inside.sched().slot(),

@@ -204,9 +204,12 @@ impl World {
         let all: Vec<&'static P> =
             sched.usable_ps().filter(is_new).chain(self.ps.iter().copied()).collect();
         for p in all.into_iter().filter(|p| p.id < procs) {
+            let mut shared = sched.shared.lock();
+            // With the lock: see `told`.
             if p.runq.is_empty() && p.told.is_empty() {
-                sched.put_idle_p(&mut sched.shared.lock(), p);
+                sched.put_idle_p(&mut shared, p);
             } else {
+                drop(shared);
                 wake::start_m(sched, p, false);
             }
         }

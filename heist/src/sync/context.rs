@@ -68,6 +68,8 @@ type Cause = Arc<dyn Error + Send + Sync>;
 /// One that can end by itself. Contexts that differ only in their values share it.
 struct Node {
     parent: Option<Arc<Node>>,
+    /// What its parent knows it by.
+    number: u64,
     deadline: Option<Instant>,
     /// Disconnected when it ends; of the background, never.
     done: Receiver<()>,
@@ -100,6 +102,16 @@ struct Value {
     next: Option<Arc<Value>>,
 }
 
+/// Of a long chain one after the other, not one inside of the other: stacks are short.
+impl Drop for Value {
+    fn drop(&mut self) {
+        let mut next = self.next.take();
+        while let Some(value) = next {
+            next = Arc::into_inner(value).and_then(|mut value| value.next.take());
+        }
+    }
+}
+
 impl Context {
     /// The root of all others: it does not end and has no values.
     #[must_use]
@@ -108,6 +120,7 @@ impl Context {
         let root = ROOT.get_or_init(|| {
             Arc::new(Node {
                 parent: None,
+                number: 0,
                 deadline: None,
                 done: chan::never(),
                 state: Lock::new(Rank::Leaf, State::default()),
@@ -250,6 +263,7 @@ impl Context {
         let state = State { alive: Some(sender), ..State::default() };
         let node = Arc::new(Node {
             parent: Some(Arc::clone(&self.node)),
+            number: self.node.state.lock().next_number(),
             deadline,
             done,
             state: Lock::new(Rank::Leaf, state),
@@ -273,32 +287,35 @@ impl Node {
             // The background has no end, and need not know.
             None if self.parent.is_none() => {}
             None => {
-                state.children.insert(child.number(), Arc::downgrade(child));
+                state.children.insert(child.number, Arc::downgrade(child));
             }
         }
     }
 
-    /// What its parent knows it by: it is alive as long as that does.
-    fn number(&self) -> u64 {
-        std::ptr::from_ref(self).addr() as u64
-    }
-
+    /// Ends it and all below.
     fn end(&self, error: ContextError, cause: Option<Cause>) {
         let cause = cause.unwrap_or_else(|| Arc::new(error));
+        let mut rest = Vec::new();
+        self.end_alone(error, &cause, &mut rest);
+        while let Some(node) = rest.pop() {
+            node.end_alone(error, &cause, &mut rest);
+        }
+    }
+
+    /// Ends it, and adds its children to those that are to end.
+    fn end_alone(&self, error: ContextError, cause: &Cause, rest: &mut Vec<Arc<Node>>) {
         let mut state = self.state.lock();
         if state.ended.is_some() {
             return;
         }
-        state.ended = Some((error, Arc::clone(&cause)));
+        state.ended = Some((error, Arc::clone(cause)));
         let alive = state.alive.take();
         let children = std::mem::take(&mut state.children);
         let functions = std::mem::take(&mut state.functions);
         drop(state);
         // From here on without the lock: others are woken, and run.
         drop(alive);
-        for child in children.into_values().filter_map(|child| child.upgrade()) {
-            child.end(error, Some(Arc::clone(&cause)));
-        }
+        rest.extend(children.into_values().filter_map(|child| child.upgrade()));
         functions.into_values().for_each(|f| drop(thread::spawn(f)));
         self.leave();
     }
@@ -309,7 +326,7 @@ impl Node {
             timer.stop();
         }
         if let Some(parent) = &self.parent {
-            let left = parent.state.lock().children.remove(&self.number());
+            let left = parent.state.lock().children.remove(&self.number);
             drop(left);
         }
     }
@@ -318,6 +335,14 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.leave();
+        // As with values.
+        let mut parent = self.parent.take();
+        while let Some(node) = parent {
+            parent = Arc::into_inner(node).and_then(|mut node| {
+                node.leave();
+                node.parent.take()
+            });
+        }
     }
 }
 

@@ -70,6 +70,14 @@ pub struct Receiver<T> {
     not_sync: PhantomData<Cell<()>>,
 }
 
+/// With the receiver go the messages, as in std: who waits for what is in one of them,
+/// a channel to answer on say, waits no longer.
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.inner.discard();
+    }
+}
+
 impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 

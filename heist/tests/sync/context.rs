@@ -126,6 +126,24 @@ fn functions_are_called_at_the_end() {
 }
 
 #[test]
+fn long_chains_of_contexts_need_no_stack() {
+    everywhere(|| {
+        let (first, cancel) = Context::background().with_cancel();
+        let mut last = first.clone();
+        for i in 0..many(100_000) {
+            last = last.with_value(i);
+            let (child, cancel) = last.with_cancel();
+            cancel.detach();
+            last = child;
+        }
+        cancel.cancel();
+        assert!(last.err().is_some());
+        drop(first);
+        drop(last);
+    });
+}
+
+#[test]
 fn one_that_is_detached_lives_on() {
     everywhere(|| {
         let (parent, cancel_parent) = Context::background().with_cancel();

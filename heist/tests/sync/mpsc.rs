@@ -135,8 +135,13 @@ fn messages_that_nobody_receives_are_dropped() {
         drop(receiver.recv());
         assert_eq!(drops.count(), 1);
         drop(receiver);
+        assert_eq!(drops.count(), 10, "with the receiver");
         drop(sender);
-        assert_eq!(drops.count(), 10);
+        let (sender, receiver) = sync_channel(4);
+        (0..4).for_each(|_| assert!(sender.send(drops.value()).is_ok()));
+        drop(receiver);
+        assert_eq!(drops.count(), 14, "with the receiver");
+        assert!(sender.send(drops.value()).is_err());
     });
 }
 
