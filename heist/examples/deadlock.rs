@@ -9,7 +9,8 @@
 //!
 //! Arguments show the cases around it: `joined` (two that join each other's
 //! friends), `rescued` (a plain thread wakes them in time), `late` (a plain
-//! thread that could have, but ends), `network` (another process wakes them).
+//! thread that could have, but ends), `network` (another process wakes them),
+//! `centuries` (it only takes its time).
 
 use heist::thread;
 use std::time::Duration;
@@ -57,6 +58,7 @@ fn main() {
             let port = std::env::args().nth(2).unwrap().parse::<u16>().unwrap();
             drop(std::net::TcpStream::connect(("127.0.0.1", port)));
         }
+        "centuries" => heist::run(|| heist::time::sleep(Duration::MAX)),
         other => panic!("there is no case '{other}'"),
     }
 }

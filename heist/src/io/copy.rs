@@ -1,12 +1,12 @@
 //! [`copy`].
 
-use super::fd;
+use super::fd::{self, Wait};
 use super::splice::{End, Lent, Stream};
 use crate::fs::File;
 use crate::sched::netpoll::Side;
 use crate::syscall;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::Location;
 
 /// So much goes through at once: what a pipe has room for.
@@ -49,19 +49,29 @@ where
     W: ?Sized + Write,
 {
     let copied = match (End::of(reader), End::of(writer)) {
-        (Some(from), Some(to)) => in_kernel(from, to, Location::caller())?,
+        (Some(from), Some(to)) => match in_kernel(from, to, Location::caller())? {
+            Copied::All(copied) => return Ok(copied),
+            Copied::Some(copied) => copied,
+        },
         _ => 0,
     };
-    // What the kernel does not do, and the end.
+    // What the kernel does not do.
     Ok(copied + std::io::copy(reader, writer)?)
 }
 
-/// Copies until the end, or until the kernel says that it cannot.
-fn in_kernel(from: End<'_>, to: End<'_>, site: &'static Location<'static>) -> io::Result<u64> {
+/// How much the kernel has copied.
+enum Copied {
+    /// There was no more. A terminal, say, would go on if it were asked again.
+    All(u64),
+    /// It cannot copy the rest.
+    Some(u64),
+}
+
+fn in_kernel(from: End<'_>, to: End<'_>, site: &'static Location<'static>) -> io::Result<Copied> {
     match (from, to) {
         // Std knows how, for its own files.
         (End::File(from), End::File(to)) => {
-            syscall(|| std::io::copy(&mut from.as_std(), &mut to.as_std()))
+            syscall(|| std::io::copy(&mut from.as_std(), &mut to.as_std())).map(Copied::All)
         }
         (End::File(from), End::Stream(to)) => send_file(from, to, site),
         (End::Stream(from), to) => splice(from, to, site),
@@ -73,7 +83,7 @@ fn cannot(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EBADF))
 }
 
-fn send_file(from: &File, to: &dyn Stream, site: &'static Location<'static>) -> io::Result<u64> {
+fn send_file(from: &File, to: &dyn Stream, site: &'static Location<'static>) -> io::Result<Copied> {
     let _lent = Lent::new(to)?;
     let mut copied = 0;
     loop {
@@ -82,16 +92,17 @@ fn send_file(from: &File, to: &dyn Stream, site: &'static Location<'static>) -> 
             syscall(|| fd::send_file(from.as_fd(), to, AT_ONCE))
         });
         match sent {
-            Ok(0) => return Ok(copied),
+            // Some files have no length, and then nothing to send, but can be read.
+            Ok(0) => return Ok(Copied::Some(copied)),
             Ok(n) => copied += n as u64,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if cannot(&error) => return Ok(copied),
+            Err(error) if cannot(&error) => return Ok(Copied::Some(copied)),
             Err(error) => return Err(error),
         }
     }
 }
 
-fn splice(from: &dyn Stream, to: End<'_>, site: &'static Location<'static>) -> io::Result<u64> {
+fn splice(from: &dyn Stream, to: End<'_>, site: &'static Location<'static>) -> io::Result<Copied> {
     let _from = Lent::new(from)?;
     let _to = match to {
         End::Stream(to) => Some(Lent::new(to)?),
@@ -102,22 +113,35 @@ fn splice(from: &dyn Stream, to: End<'_>, site: &'static Location<'static>) -> i
     let (outlet, inlet) = std::io::pipe()?;
     let mut copied = 0;
     loop {
-        let taken =
-            from.call(Side::Read, site, &mut |from| fd::splice(from, inlet.as_fd(), AT_ONCE));
+        let mut refused = false;
+        let taken = from.call(Side::Read, site, &mut |from| {
+            let taken = fd::splice(from, inlet.as_fd(), AT_ONCE, Wait::No);
+            let refuses = taken.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
+            // Ready, it was said: before a byte out of band the kernel stops for good.
+            if refuses && std::mem::replace(&mut refused, true) {
+                return by_hand(from, inlet.as_fd());
+            }
+            taken
+        });
         let mut left = match taken {
-            Ok(0) => return Ok(copied),
+            Ok(0) => return Ok(Copied::All(copied)),
             Ok(n) => n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) if cannot(&error) => return Ok(copied),
+            Err(error) if cannot(&error) => return Ok(Copied::Some(copied)),
             Err(error) => return Err(error),
         };
         copied += left as u64;
         while left > 0 {
             let given = match to {
                 End::Stream(to) => {
-                    to.call(Side::Write, site, &mut |to| fd::splice(outlet.as_fd(), to, left))
+                    let give =
+                        &mut |to: BorrowedFd<'_>| fd::splice(outlet.as_fd(), to, left, Wait::No);
+                    to.call(Side::Write, site, give)
                 }
-                End::File(to) => syscall(|| fd::splice(outlet.as_fd(), to.as_fd(), left)),
+                // It may be a full pipe.
+                End::File(to) => {
+                    syscall(|| fd::splice(outlet.as_fd(), to.as_fd(), left, Wait::Yes))
+                }
             };
             match given {
                 Ok(n) => left -= n,
@@ -127,10 +151,17 @@ fn splice(from: &dyn Stream, to: End<'_>, site: &'static Location<'static>) -> i
                     let mut rest = vec![0; left];
                     (&outlet).read_exact(&mut rest)?;
                     to.write_all(&rest)?;
-                    return Ok(copied);
+                    return Ok(Copied::Some(copied));
                 }
                 Err(error) => return Err(error),
             }
         }
     }
+}
+
+/// Takes a little from a stream, for an empty pipe.
+fn by_hand(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes = [0; 4096]; // which a pipe always has room for
+    let n = fd::read(from, &mut bytes)?;
+    fd::write(to, &bytes[..n])
 }

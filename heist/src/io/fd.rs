@@ -55,10 +55,25 @@ pub(super) fn write(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
+/// Whether a call may wait in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Yes,
+    No,
+}
+
 /// Moves bytes from one descriptor to another, of which one is a pipe.
-pub(super) fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
+pub(super) fn splice(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    most: usize,
+    wait: Wait,
+) -> io::Result<usize> {
     let nowhere = std::ptr::null_mut();
-    let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
+    let flags = match wait {
+        Wait::Yes => libc::SPLICE_F_MOVE,
+        Wait::No => libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK,
+    };
     // SAFETY: both descriptors are open, and there are no offsets.
     let n =
         unsafe { libc::splice(from.as_raw_fd(), nowhere, to.as_raw_fd(), nowhere, most, flags) };

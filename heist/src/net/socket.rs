@@ -16,6 +16,10 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Between calls that have to be tried again, in nanoseconds.
+const FIRST_PAUSE: u64 = 50_000;
+const LAST_PAUSE: u64 = 10_000_000;
+
 /// What the handles of a socket have in common: with std the kernel keeps it.
 #[derive(Debug, Default)]
 struct Options {
@@ -156,6 +160,32 @@ impl<S: AsFd> Socket<S> {
         self.poll.run(self.call(side, site, || patience), || attempt(fd))
     }
 
+    /// As [`run`](Self::run), for a call that the kernel does not report when it could
+    /// be made: it is tried again and again.
+    pub(super) fn run_asking<R>(
+        &self,
+        side: Side,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut left = match self.patience(side) {
+            Patience::None => return self.run(side, site, attempt),
+            Patience::For(nanos) => nanos,
+            Patience::Forever => u64::MAX,
+        };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let time = pause.min(left);
+            match self.run_for(side, Patience::For(time), site, &mut attempt) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && left > time => {
+                    left -= time;
+                    pause = (2 * pause).min(LAST_PAUSE);
+                }
+                result => return result,
+            }
+        }
+    }
+
     pub(super) fn set_deadline(&self, side: Side, deadline: Option<Instant>) {
         self.poll.set_deadline(side, deadline.map(clock::at), current_sched);
     }
@@ -169,10 +199,15 @@ impl<S: AsFd> Socket<S> {
             true => lent.fetch_add(1, Ordering::Relaxed) == 0,
             false => lent.fetch_sub(1, Ordering::Relaxed) == 1,
         };
-        if changes && !self.is_nonblocking() {
-            crate::io::fd::set_nonblocking(self.inner(), on)?;
+        if !changes || self.is_nonblocking() {
+            return Ok(());
         }
-        Ok(())
+        let changed = crate::io::fd::set_nonblocking(self.inner(), on);
+        if on && changed.is_err() {
+            // Who was refused gives nothing back.
+            lent.fetch_sub(1, Ordering::Relaxed);
+        }
+        changed
     }
 
     /// Calls fail from now on, and the other end is told.

@@ -7,6 +7,7 @@ use crate::sched::netpoll::Side;
 use rustix::net::{self as sys, RecvFlags, SendFlags, SocketAddrUnix};
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net as std_unix;
@@ -157,8 +158,10 @@ impl UnixDatagram {
     #[track_caller]
     pub fn send_to_addr(&self, buf: &[u8], socket_addr: &UnixAddr) -> io::Result<usize> {
         let addr = from_std(socket_addr)?;
-        self.socket
-            .run(Side::Write, Location::caller(), |fd| Ok(sys::sendto(fd, buf, SEND, &addr)?))
+        let send = |fd: BorrowedFd<'_>| Ok(sys::sendto(fd, buf, SEND, &addr)?);
+        // If the receiver's queue is full, a socket that is not connected to it is never
+        // told when there is room again: it asks again, after ever longer waits.
+        self.socket.run_asking(Side::Write, Location::caller(), send)
     }
 
     messages!();

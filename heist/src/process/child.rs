@@ -66,11 +66,10 @@ impl Child {
         }
         // The number is the child's as long as nobody has waited for it, and only we
         // may do that.
-        match os::pidfd_open(self.inner.id()) {
-            Ok(pidfd) => {
-                Pollable::new(pidfd).wait_readable()?;
-                syscall(|| self.inner.wait())
-            }
+        let ended =
+            os::pidfd_open(self.inner.id()).and_then(|pidfd| Pollable::new(pidfd).wait_readable());
+        match ended {
+            Ok(()) => syscall(|| self.inner.wait()),
             // A kernel before 5.3, a sandbox, or no descriptors: with a thread, then.
             Err(_) => blocking(|| self.inner.wait()),
         }

@@ -276,6 +276,7 @@ impl Pollable {
             // Another was first: an event may lie between the call and `seen`.
             return Ok(None);
         }
+        timers::adopt_deadlines(sched);
         see_to_it(sched);
         Ok(Some((desc, seen)))
     }
@@ -291,7 +292,12 @@ impl Pollable {
         wake_all(woken, Turn::wake);
         let armed = match when {
             Some(when) if !passed => {
-                timers::arm_anywhere(home(), Due::Poll(desc, side, number), when)
+                let due = Due::Poll(desc, side, number);
+                let armed = timers::arm_anywhere(home(), due, when);
+                if armed.is_none() {
+                    timers::keep_deadline(when, due);
+                }
+                armed
             }
             _ => None,
         };
@@ -478,6 +484,7 @@ pub(crate) fn anybody_waits() -> bool {
 /// A runtime has ended, and its poller goes. Others who wait there try again, and
 /// wait in their own.
 pub(crate) fn dissolve(sched: &'static Sched) {
+    timers::hand_deadlines_over(sched);
     for desc in DESCS.iter().filter(|desc| desc.leave(&sched.poll)) {
         wake_all(desc.read.ready(false), Turn::wake);
         wake_all(desc.write.ready(false), Turn::wake);

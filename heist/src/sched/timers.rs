@@ -22,8 +22,10 @@ use super::netpoll::{self, Desc, Side};
 use super::p::{Held, P};
 use super::protocol::turn::Number;
 use super::schedt::Sched;
+use super::task;
 use super::wake;
 use crate::prim::atomic::{Ordering, fence};
+use crate::prim::lock::{Lock, Rank};
 use crate::prim::{clock, hint};
 use crate::timer::{Added, NEVER};
 
@@ -181,9 +183,8 @@ pub(crate) fn arm_outside(sched: &'static Sched, due: Due, when: u64) -> Option<
 #[inline(always)]
 fn add(sched: &'static Sched, p: &'static P, due: Due, when: u64) -> Armed {
     let armed = Armed { sched, p };
-    if when == NEVER {
-        return armed; // centuries from now
-    }
+    // Centuries from now is set too: somebody is still to be woken.
+    let when = when.min(NEVER - 1);
     if p.timers.add(when, due, Due::alive) == Added::Earliest {
         // Pairs with the fence in `leave_mask`: the bit is seen to be gone, or the
         // entry is. With an earlier one in the heap that is so already.
@@ -302,12 +303,46 @@ pub(crate) struct Keeper {
     pub(crate) until: u64,
 }
 
+/// Deadlines of descriptors whose runtime has ended, while there is no other.
+static HOMELESS: Lock<Vec<(u64, Due)>> = Lock::new(Rank::Leaf, Vec::new());
+
+/// The deadlines of descriptors outlive the runtime in which they were set, as the
+/// descriptors do: another runtime keeps them, or the next one with somebody who waits.
+pub(crate) fn hand_deadlines_over(sched: &'static Sched) {
+    for p in sched.ps() {
+        for (when, due) in p.timers.take_all() {
+            match due {
+                Due::Poll(..) if due.alive() => keep_deadline(when, due),
+                Due::Poll(..) => {}
+                _ => drop(add(sched, p, due, when)),
+            }
+        }
+    }
+}
+
+/// Sets a deadline in some runtime, since the one of the caller has closed.
+pub(crate) fn keep_deadline(when: u64, due: Due) {
+    if !super::schedt::all().any(|sched| arm_outside(sched, due, when).is_some()) {
+        HOMELESS.lock().push((when, due));
+    }
+}
+
+/// A runtime in which somebody waits for a descriptor.
+pub(crate) fn adopt_deadlines(sched: &'static Sched) {
+    let deadlines = std::mem::take(&mut *HOMELESS.lock());
+    for (when, due) in deadlines.into_iter().filter(|(_, due)| due.alive()) {
+        if arm_outside(sched, due, when).is_none() {
+            keep_deadline(when, due);
+        }
+    }
+}
+
 /// Drops all timers of a runtime that has ended.
 pub(crate) fn clear(sched: &Sched) {
     for p in sched.ps() {
         for (_, due) in p.timers.take_all() {
             if let Due::Call(alarm, number) = due {
-                alarm.cancel(number);
+                task::drop_or_abort_with("a timer's function", || alarm.cancel(number));
             }
         }
     }

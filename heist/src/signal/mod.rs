@@ -245,7 +245,8 @@ fn catchable(signal: Signal) -> io::Result<()> {
             "it is a fault of the running instruction, which cannot be left to another"
         }
         Signal::URG => "the scheduler preempts goroutines with it",
-        _ => return Ok(()),
+        // The C library keeps some for itself.
+        _ => return Disposition::of(signal).map(drop),
     };
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{signal}: {why}")))
 }

@@ -33,6 +33,16 @@ fn no_deadlock_is_reported_while_somebody_waits_for_the_network() {
 }
 
 #[test]
+fn no_deadlock_is_reported_while_somebody_sleeps_for_ever() {
+    let mut child = example("deadlock").arg("centuries").spawn().unwrap();
+    // The report would come within 200 ms.
+    std::thread::sleep(Duration::from_millis(800));
+    assert_eq!(child.try_wait().unwrap(), None);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn no_deadlock_is_reported_while_a_plain_thread_could_wake_somebody() {
     let ended = finish(example("deadlock").arg("rescued"), PATIENCE);
     ended.assert_exit(0);

@@ -372,3 +372,24 @@ fn busy_ps_do_not_shut_the_network_out() {
         });
     });
 }
+
+/// The deadline of a socket outlives the runtime that it was set in, as the socket does.
+#[test]
+fn deadlines_outlive_their_runtime() {
+    watched(|| {
+        let first = runtime(1);
+        let (stream, _other, queued) = first.run(|| {
+            let (stream, other) = pair();
+            let waiting = stream.try_clone().unwrap();
+            waiting.set_read_deadline(Some(Instant::now() + millis(300)));
+            stream.set_read_deadline(Some(Instant::now() + millis(200)));
+            (stream, other, waiting)
+        });
+        drop(first);
+        let error = runtime(1).run(move || (&stream).read(&mut [0]).unwrap_err());
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        // And on a plain thread.
+        let error = (&queued).read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    });
+}

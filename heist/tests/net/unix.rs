@@ -171,3 +171,35 @@ fn a_slow_receiver_makes_its_sender_wait() {
         sender.join().unwrap();
     });
 }
+
+/// Nobody tells a sender that is not connected when there is room again.
+#[test]
+fn a_slow_receiver_makes_strangers_wait() {
+    everywhere(|| {
+        let name = Name::new();
+        let path = name.0.clone();
+        let receiver = UnixDatagram::bind(&path).unwrap();
+        let first = UnixDatagram::unbound().unwrap();
+        first.set_nonblocking(true).unwrap();
+        let mut queued = 0;
+        while first.send_to(b"x", &path).is_ok() {
+            queued += 1;
+        }
+        let second = UnixDatagram::unbound().unwrap();
+        second.set_write_timeout(Some(millis(5))).unwrap();
+        let refused = second.send_to(b"y", &path).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock);
+        second.set_write_timeout(None).unwrap();
+        let sent = heist::go({
+            let path = path.clone();
+            move || second.send_to(b"z", &path).unwrap()
+        });
+        heist::thread::sleep(millis(5));
+        for _ in 0..queued {
+            receiver.recv(&mut [0]).unwrap();
+        }
+        let mut last = [0];
+        assert_eq!(receiver.recv(&mut last).unwrap(), 1);
+        assert_eq!((sent.join().unwrap(), last), (1, *b"z"));
+    });
+}

@@ -6,6 +6,7 @@ use heist::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use heist::net::{Shutdown, TcpListener, TcpStream, UnixStream};
 use heist::process::{Command, Stdio};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// More than a pipe and the buffers of two sockets have room for.
 const LARGE: usize = 8 << 20;
@@ -229,5 +230,58 @@ fn errors_come_through() {
         let error = io::copy(&mut from, &mut to).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::WouldBlock, "as std's read says it");
         assert!(!is_nonblocking(&from));
+    });
+}
+
+#[test]
+fn a_byte_out_of_band_is_left_out() {
+    everywhere(|| {
+        let (client, mut server) = tcp();
+        let copied = heist::go(move || {
+            let (mut client, folder) = (client, Folder::new());
+            let path = folder.join("copy");
+            let mut file = File::create(&path).unwrap();
+            let n = io::copy(&mut client, &mut file).unwrap();
+            assert_eq!(n, 10);
+            fs::read(&path).unwrap()
+        });
+        server.write_all(b"first").unwrap();
+        heist::thread::sleep(Duration::from_millis(20));
+        // SAFETY: the pointer is to one byte.
+        let sent =
+            unsafe { libc::send(server.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+        assert_eq!(sent, 1);
+        heist::thread::sleep(Duration::from_millis(20));
+        server.write_all(b"after").unwrap();
+        drop(server);
+        assert_eq!(copied.join().unwrap(), b"firstafter");
+    });
+}
+
+#[test]
+fn to_a_file_that_is_a_full_pipe() {
+    everywhere(|| {
+        let folder = Folder::new();
+        let path = folder.join("fifo");
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: a string that ends.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                let mut file = std::fs::File::open(path).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                let mut all = Vec::new();
+                file.read_to_end(&mut all).unwrap();
+                all
+            }
+        });
+        let (mut client, mut server) = tcp();
+        let writer = heist::go(move || server.write_all(&bytes(1 << 20)).unwrap());
+        let mut file = OpenOptions::new().write(true).open(&path).unwrap();
+        assert_eq!(io::copy(&mut client, &mut file).unwrap(), 1 << 20);
+        drop(file);
+        writer.join().unwrap();
+        assert_eq!(reader.join().unwrap(), bytes(1 << 20));
     });
 }
