@@ -3,7 +3,7 @@
 use super::measure;
 use crate::runtime;
 use crate::sched::forks::{self, Approach, List, Order, Record, Settled};
-use crate::sched::protocol::forks::{Forks, Link, Unlinked};
+use crate::sched::protocol::forks::Unlinked;
 use crate::stack;
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -185,33 +185,32 @@ where
 {
     let fork = Fork::<B, RB>::new(b);
     let here = ptr::from_ref(&fork).addr();
-    let link = fork.record.link();
-    let (forks, prev) = match forks::at_once(here) {
+    match forks::at_once(here) {
         // SAFETY: the list of the calling goroutine; the fork is unlinked below,
         // whatever becomes of the branches, and later ones are by then.
-        Some(forks) => (forks, unsafe { forks.link(link) }),
+        Some(forks) => unsafe { fork.record.link_to(forks) },
         None => match forks::approach(here) {
             Approach::Fork(list, share) => {
                 // SAFETY: as above.
-                let prev = unsafe { list.forks.link(link) };
+                unsafe { fork.record.link_to(&list.forks) };
                 if share {
                     forks::share_one(list);
                 }
-                (&list.forks, prev)
             }
             // SAFETY: the fork is not linked, so the second branch is ours.
             other => return elsewhere(&other, a, unsafe { fork.take() }),
         },
-    };
+    }
     let first = catch_unwind(AssertUnwindSafe(
         #[inline(always)]
         || a(FnContext::new(migrated)),
     ));
     let ra = match first {
         Ok(ra) => ra,
-        Err(payload) => panicked(payload, &fork, forks, prev),
+        Err(payload) => panicked(payload, &fork),
     };
-    if forks.unlink(link, prev) == Unlinked::Claimed
+    // SAFETY: linked above.
+    if unsafe { fork.record.unlink() } == Unlinked::Claimed
         && forks::settle(&fork.record, Location::caller()) == Settled::Done
     {
         // SAFETY: it is done.
@@ -238,17 +237,13 @@ fn resume<RA>(payload: Box<dyn Any + Send>, ra: RA) -> ! {
 /// of it nobody hears.
 #[cold]
 #[inline(never)]
-fn panicked<B, RB>(
-    payload: Box<dyn Any + Send>,
-    fork: &Fork<B, RB>,
-    forks: &Forks,
-    prev: *mut Link,
-) -> !
+fn panicked<B, RB>(payload: Box<dyn Any + Send>, fork: &Fork<B, RB>) -> !
 where
     B: FnOnce(FnContext) -> RB + Send,
     RB: Send,
 {
-    let claimed = forks.unlink(fork.record.link(), prev) == Unlinked::Claimed;
+    // SAFETY: it is linked, and this is called once.
+    let claimed = unsafe { fork.record.unlink() } == Unlinked::Claimed;
     let second: Result<(), Box<dyn Any + Send>> =
         if claimed && forks::settle(&fork.record, Location::caller()) == Settled::Done {
             // SAFETY: it is done.

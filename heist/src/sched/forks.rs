@@ -25,7 +25,7 @@ use super::g_pool;
 use super::m::{self, Inside, M};
 use super::p::Held;
 use super::protocol::branch::{BranchWord, Reclaim, Take};
-use super::protocol::forks::{Forks, Link, Unset};
+use super::protocol::forks::{Forks, Link, Unlinked, Unset};
 use super::protocol::g_state::Status;
 use super::protocol::join::{Detach, Wait};
 use super::schedt::{self, Sched};
@@ -119,8 +119,11 @@ pub(super) enum Ask {
     Before,
 }
 
-/// The list of a goroutine, in memory that is never freed.
+/// The list of a goroutine, in memory that is never freed. In lines of its own: each
+/// fork writes to it, and two goroutines that fork on two cores would take the line
+/// from each other.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct List {
     pub(crate) forks: Forks,
     /// Whose it is: the slot of a runtime and 1, or 0. Changes with the list's latch.
@@ -181,17 +184,43 @@ pub(crate) struct Record {
     run: unsafe fn(*const Record, Order),
     /// The branch, once the fork is claimed.
     branch: Unset<G>,
+    /// The list that it is linked into, and its predecessor there. Here and not in
+    /// variables of `join`: those would be in registers that every call of the
+    /// recursion saves and restores, also at the leaves, which do not fork.
+    list: Unset<Forks>,
+    prev: Unset<Link>,
 }
 
 impl Record {
     #[inline(always)]
     pub(crate) fn new(run: unsafe fn(*const Record, Order)) -> Self {
-        Record { link: Link::new(), run, branch: Unset::new() }
+        let (link, branch) = (Link::new(), Unset::new());
+        Record { link, run, branch, list: Unset::new(), prev: Unset::new() }
     }
 
+    /// Links the fork.
+    ///
+    /// # Safety
+    ///
+    /// As [`Forks::link`].
     #[inline(always)]
-    pub(crate) fn link(&self) -> *const Link {
-        &self.link
+    pub(crate) unsafe fn link_to(&self, forks: &'static Forks) {
+        // Relaxed, both: only the goroutine that forks looks there.
+        self.list.store(ptr::from_ref(forks).cast_mut(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        self.prev.store(unsafe { forks.link(&self.link) }, Ordering::Relaxed);
+    }
+
+    /// Unlinks the fork.
+    ///
+    /// # Safety
+    ///
+    /// It is linked, and the newest of its list.
+    #[inline(always)]
+    pub(crate) unsafe fn unlink(&self) -> Unlinked {
+        // SAFETY: stored by `link_to`, from a `&'static`.
+        let forks = unsafe { &*self.list.load(Ordering::Relaxed) };
+        forks.unlink(&self.link, self.prev.load(Ordering::Relaxed))
     }
 }
 
