@@ -44,15 +44,31 @@ pub(crate) enum Mutant {
     TakeInside,
     /// An entry into the runtime does not settle with whoever asks for the P.
     EnterUnsettled,
+    /// A raider does not make the stores of whoever forks arrive.
+    RaidUnfenced,
+    /// Whoever unlinks a fork does not see that a raid goes on.
+    UnlinkBlind,
+    /// Whoever forked a branch takes it back without checking that nobody has begun
+    /// it.
+    ReclaimUnseen,
+    /// A goroutine that parks keeps its open forks to itself.
+    KeepForks,
+    /// A thread is stopped wherever it is, in the runtime too.
+    FreezeAnywhere,
+    /// A thread stands still that nobody asks any more.
+    FreezeUnasked,
+    /// sysmon forgets a thread that stands still.
+    ForgetFrozen,
+    /// A P is given to a thread that has stood still, and does no longer.
+    CallGone,
 }
 
 impl Mutant {
     /// Those that the simulator catches. The others are the models': what a fence
-    /// beside a locked instruction adds, x86 does not show, which part of a
-    /// ring a thief takes breaks no rule, and sysmon retakes Ps too rarely for a
-    /// mistake of a lease to be met soon.
+    /// beside a locked instruction adds, x86 does not show, and which part of a
+    /// ring a thief takes breaks no rule.
     #[cfg(sim)]
-    pub(crate) const SIMULATED: [Mutant; 13] = [
+    pub(crate) const SIMULATED: [Mutant; 23] = [
         Mutant::NoRecheck,
         Mutant::DropBaton,
         Mutant::LoseOverflow,
@@ -66,6 +82,16 @@ impl Mutant {
         Mutant::NoJoinWake,
         Mutant::StaleGlobalSize,
         Mutant::NoOffer,
+        Mutant::TakeInside,
+        Mutant::EnterUnsettled,
+        Mutant::RaidUnfenced,
+        Mutant::UnlinkBlind,
+        Mutant::ReclaimUnseen,
+        Mutant::KeepForks,
+        Mutant::FreezeAnywhere,
+        Mutant::FreezeUnasked,
+        Mutant::ForgetFrozen,
+        Mutant::CallGone,
     ];
 }
 

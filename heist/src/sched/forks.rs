@@ -37,6 +37,7 @@ use crate::prim::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence, fence_after_rmw, keep,
 };
 use crate::prim::lock::{Lock, Rank};
+use crate::prim::mutant::{Mutant, is};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::Location;
@@ -460,7 +461,7 @@ pub(crate) fn left(m: &'static M, g: &'static G, asked: Option<Suspend>) {
     desk.guard.store(UNSET, Ordering::Relaxed);
     desk.open.store(false, Ordering::Relaxed);
     m.sched.forking.fetch_sub(1, Ordering::Relaxed);
-    if asked == Some(Suspend::Done) || m.sched.closing() {
+    if asked == Some(Suspend::Done) || m.sched.closing() || is(Mutant::KeepForks) {
         return;
     }
     match Inside::enter() {

@@ -43,6 +43,7 @@ use super::schedt::Sched;
 use super::{signal, wake};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::lock;
+use crate::prim::mutant::{Mutant, is};
 use std::ptr;
 use std::time::Duration;
 
@@ -244,6 +245,9 @@ impl Runner {
 
 /// Queues a thread that stands still.
 fn queue(sched: &'static Sched, m: &'static M) {
+    if is(Mutant::ForgetFrozen) {
+        return;
+    }
     let queued = {
         let mut shared = sched.shared.lock();
         if !shared.closed {
@@ -322,6 +326,9 @@ fn stand_still(m: &'static M) {
 /// Whether the thread may stand still where it is: in user code, without a P,
 /// holding nothing that the runtime itself could wait for.
 fn may_freeze(m: &'static M, g: &'static G, pc: usize) -> bool {
+    if is(Mutant::FreezeAnywhere) {
+        return g.state.status() == Status::Running && !m.sched.closing();
+    }
     m.lease.is_over()
         && !m.lease.inside()
         && !m.lease.in_call()

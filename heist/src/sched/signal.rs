@@ -185,6 +185,13 @@ pub(crate) fn our_value(epoch: u32) -> u64 {
     OURS | u64::from(epoch)
 }
 
+/// A signal of ours on a simulated machine, which has no others. The code that it
+/// interrupts is the scenario's, never the system's.
+#[cfg(sim)]
+pub(crate) fn on_simulated(value: u64) {
+    super::freeze::answer(Epoch::from_word(value as u32), 0);
+}
+
 /// SIGURG: sysmon asks the thread to stand still, or somebody else means something.
 extern "C" fn on_preempt(
     signal: libc::c_int,

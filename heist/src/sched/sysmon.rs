@@ -99,6 +99,12 @@ impl Sysmon {
         self.rounds.get()
     }
 
+    /// Whether it sleeps until somebody wakes it. Changes with the scheduler's lock.
+    #[cfg(sim)]
+    pub(crate) fn sleeps_deeply(&self) -> bool {
+        self.deep.load(Ordering::Relaxed)
+    }
+
     /// A P is about to run something.
     #[inline]
     pub(crate) fn notice_activity(&self) {

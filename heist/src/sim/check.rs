@@ -7,8 +7,12 @@
 //! | a goroutine is run by one M at most, a P held by one at most, and not idle then | every step |
 //! | the counters equal what they count | every step, while the lock is free |
 //! | no work lies in a queue while a P is idle and nobody searches, once everybody who could mend it has taken [`PATIENCE`] steps | every step |
-//! | no goroutine is runnable while every thread sleeps, unless some have a P and block in user code | quiet moments |
-//! | all other Ps are idle, nobody counts as searching, and as many goroutines live as are counted | quiet moments |
+//! | every P is idle, or has a goroutine that blocks its thread in user code; in the second case sysmon will look | quiet moments |
+//! | a goroutine that is runnable while every thread sleeps is in a queue, and no P is idle; if one is, the queue is the runnext of a P that is not | quiet moments |
+//! | nobody counts as searching, and as many goroutines live as are counted | quiet moments |
+//!
+//! Quiet moments are those in which every thread sleeps. A runnext is its owner's
+//! until sysmon has seen it twice, so one whose owner blocks may lie there a while.
 //!
 //! Lock ranks are checked by the locks, transitions of goroutines by their state
 //! word; a lost wake-up ends in a quiet moment, and a goroutine that never runs
@@ -16,7 +20,7 @@
 //! the lock is free, so a rule may be seen broken a few steps late.
 
 use crate::prim::atomic::Ordering;
-use crate::prim::sim::{running_threads, step_of, violate};
+use crate::prim::sim::{has_refused, running_threads, step_of, violate};
 use crate::prim::thread;
 use crate::sched::g::G;
 use crate::sched::g_pool;
@@ -24,12 +28,16 @@ use crate::sched::m::M;
 use crate::sched::protocol::g_state::Status;
 use crate::sched::schedt::{self, Sched};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ptr;
 
 /// Steps that each thread which runs may take before work that lies around is a
 /// mistake: several times the longest way from a queue to a wake-up.
 const PATIENCE: u64 = 600;
+
+/// The same for sysmon, which queues goroutines itself, and wakes somebody for them.
+/// Too few for a round, in which it would mend what others broke.
+const WATCHER_PATIENCE: u64 = 60;
 
 /// With many goroutines queued, not every step looks at all of them.
 const QUEUED_PER_STEP: usize = 24;
@@ -40,7 +48,8 @@ struct Checker {
     pause: usize,
     /// Where each goroutine was seen in this look.
     seen: HashMap<usize, Place>,
-    /// Since work lies around: the threads that ran then, and their steps.
+    /// Since work lies around: the threads that ran then, and how many steps each
+    /// may have taken at the most until it does no longer.
     since: Vec<(usize, u64)>,
 }
 
@@ -138,19 +147,19 @@ impl Checker {
             self.since.clear();
             return;
         }
+        if has_refused() {
+            return; // sysmon will try again: that is the protocol
+        }
         if self.since.is_empty() {
             let since = &mut self.since;
-            let refused = running_threads(|thread, steps| since.push((thread, steps)));
-            if refused {
-                // sysmon will try again: that is the protocol.
-                self.since.clear();
-            }
+            running_threads(|thread, steps, watches| {
+                since.push((thread, steps + if watches { WATCHER_PATIENCE } else { PATIENCE }));
+            });
             return;
         }
-        let patient = |(thread, then): &(usize, u64)| {
-            step_of(*thread).is_none_or(|now| now - then > PATIENCE)
-        };
-        if self.since.iter().all(patient) {
+        let late =
+            |(thread, most): &(usize, u64)| step_of(*thread).is_none_or(|steps| steps > *most);
+        if self.since.iter().all(late) {
             broken("work lies in a queue, a P is idle, and nobody searches");
         }
     }
@@ -186,10 +195,30 @@ fn rest(sched: &'static Sched) {
     // Those whose goroutine blocks the thread have theirs until sysmon takes it.
     let blocked = |m: &&&M| m.holds().is_some() && !m.lease.inside();
     let blocked = shared.all_ms.iter().filter(blocked).count();
+    let mut queued = HashSet::new();
+    let mut shared_work = shared.queued() + shared.idle_runq.len() > 0;
+    shared.runq.each(|g| {
+        queued.insert(g.id());
+    });
+    shared.idle_runq.each(|g| {
+        queued.insert(g.id());
+    });
     drop(shared);
-    if threads == 0 || running_threads(|_, _| {}) {
+    if threads == 0 || has_refused() {
         // It is being opened; or a thread was refused, and sysmon will try again.
         return;
+    }
+    for p in sched.ps() {
+        p.runq.each(|g| {
+            queued.insert(g.id());
+        });
+        shared_work |= !p.runq.rings_empty();
+    }
+    if shared_work && idle > 0 {
+        broken("a wake-up was lost: work lies in a queue, a P is idle, and every thread sleeps");
+    }
+    if blocked > 0 && sched.sysmon.sleeps_deeply() {
+        broken("a goroutine blocks its thread and has a P, and nobody looks after it");
     }
     let mut alive = 0;
     let looked = g_pool::try_each_used(|g| {
@@ -197,7 +226,7 @@ fn rest(sched: &'static Sched) {
             return;
         }
         alive += 1;
-        if g.state.status() == Status::Runnable && blocked == 0 {
+        if g.state.status() == Status::Runnable && (blocked == 0 || !queued.contains(&g.id())) {
             broken(&format!("a wake-up was lost: {g:?} is runnable, and every thread sleeps"));
         }
     });

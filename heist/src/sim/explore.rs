@@ -187,8 +187,14 @@ fn config(case: &Case, rng: &Rng) -> Config {
         refuse: fault(4),
         preempt: fault(20),
         jump: fault(300),
+        deaf: fault(3),
     };
-    let topology = Topology::new(cores, "flat");
+    let shape = match rng.next() % 3 {
+        1 if cores > 1 => "cache=2",
+        2 if cores > 2 => "cache=1,node=2",
+        _ => "flat",
+    };
+    let topology = Topology::new(cores, shape);
     Config {
         seed: case.seed,
         topology: topology.unwrap_or_else(|error| panic!("{error}")),
@@ -203,6 +209,7 @@ fn config(case: &Case, rng: &Rng) -> Config {
         hooks: Hooks {
             step: Some(check::at_step),
             quiet: Some(check::at_rest),
+            signal: Some(crate::sched::signal::on_simulated),
             violation: child::fail,
         },
     }

@@ -331,7 +331,12 @@ fn run_one(plan: &Plan) -> String {
         step_limit: u64::MAX,
         mutant: None,
         knobs: plan.policy.knobs(),
-        hooks: Hooks { step: None, quiet: None, violation: child::fail },
+        hooks: Hooks {
+            step: None,
+            quiet: None,
+            signal: Some(crate::sched::signal::on_simulated),
+            violation: child::fail,
+        },
     };
     let result = Rc::new(RefCell::new(Measured::default()));
     let (plan, answer, started) = (plan.clone(), result.clone(), Instant::now());

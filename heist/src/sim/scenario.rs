@@ -2,6 +2,10 @@
 //!
 //! Each checks its own result; the rules of `check` hold at every step of it.
 
+mod forks;
+mod preempt;
+mod sync;
+
 use super::Rng;
 use crate::prim::sim::work;
 use crate::prim::{clock, thread as os};
@@ -17,7 +21,7 @@ pub(super) struct Scenario {
 }
 
 /// All of them.
-pub(super) const SCENARIOS: [Scenario; 15] = [
+pub(super) const SCENARIOS: [Scenario; 24] = [
     Scenario { name: "spawn-join", body: spawn_join },
     Scenario { name: "tree", body: tree },
     Scenario { name: "flood", body: flood },
@@ -32,21 +36,36 @@ pub(super) const SCENARIOS: [Scenario; 15] = [
     Scenario { name: "unwind", body: unwind },
     Scenario { name: "timers", body: timers },
     Scenario { name: "channels", body: channels },
-    Scenario { name: "hogs", body: hogs },
+    Scenario { name: "hogs", body: preempt::hogs },
+    Scenario { name: "calls", body: preempt::calls },
+    Scenario { name: "freeze", body: preempt::freeze },
+    Scenario { name: "forks", body: forks::tree },
+    Scenario { name: "forks-that-wait", body: forks::that_wait },
+    Scenario { name: "forks-and-hogs", body: forks::and_hogs },
+    Scenario { name: "locks", body: sync::locks },
+    Scenario { name: "condvar", body: sync::condvar },
+    Scenario { name: "select", body: sync::select },
+    Scenario { name: "sync", body: sync::the_rest },
 ];
 
 fn runtime(rng: &Rng, procs: usize) -> Runtime {
+    build(builder(rng, procs))
+}
+
+fn builder(rng: &Rng, procs: usize) -> Builder {
     Builder::new()
         .max_procs(procs)
         .seed(u64::from(rng.next()))
         // Longer than any stall, delay or slice of the machine.
         .shutdown_timeout(Duration::from_secs(3600))
-        .build()
-        .unwrap_or_else(|error| match error {
-            // The machine refuses threads now and then, the first one too.
-            crate::BuildError::Thread(_) => super::explore::skip(),
-            error => panic!("{error}"),
-        })
+}
+
+fn build(builder: Builder) -> Runtime {
+    builder.build().unwrap_or_else(|error| match error {
+        // The machine refuses threads now and then, the first one too.
+        crate::BuildError::Thread(_) => super::explore::skip(),
+        error => panic!("{error}"),
+    })
 }
 
 /// User code: sometimes none, sometimes a while.
@@ -391,33 +410,5 @@ fn channels(rng: &Rng, procs: usize) {
         senders.into_iter().for_each(|sender| assert!(sender.join().is_ok()));
         let received: usize = receivers.into_iter().map(|r| r.join().unwrap_or(0)).sum();
         assert_eq!(received, sent);
-    });
-}
-
-/// Goroutines that compute past their slice, or block their thread, declared or not:
-/// their Ps are taken, and they come back for one.
-fn hogs(rng: &Rng, procs: usize) {
-    let (n, salt) = (procs as u32 + rng.next() % 4, rng.next() >> 8);
-    let runtime = runtime(rng, procs);
-    runtime.run(|| {
-        let hogs: Vec<_> = (0..n)
-            .map(|i| {
-                go(move || {
-                    let mut sum = 0;
-                    for round in 0..1 + (salt + i) % 3 {
-                        let long = u64::from((salt / 7 + 13 * i + round) % 40) * 500_000;
-                        match (salt + i + round) % 4 {
-                            0 => work(long),
-                            1 => sleep(long),
-                            2 => crate::syscall(|| sleep(long)),
-                            _ => crate::blocking(|| sleep(long)),
-                        }
-                        sum += go(move || i).join().unwrap_or(1_000_000);
-                    }
-                    sum == i * (1 + (salt + i) % 3)
-                })
-            })
-            .collect();
-        assert!(hogs.into_iter().all(|hog| hog.join().unwrap_or(false)));
     });
 }

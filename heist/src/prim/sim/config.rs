@@ -26,13 +26,16 @@ pub(crate) struct Config {
     pub(crate) hooks: Hooks,
 }
 
-/// What the layer above watches a run with. All are called between two steps.
+/// What the layer above watches a run with. Called between two steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hooks {
     /// At every step.
     pub(crate) step: Option<fn()>,
     /// When every thread sleeps.
     pub(crate) quiet: Option<fn()>,
+    /// The handler of signals, on the thread, with the value that was sent. Takes
+    /// steps.
+    pub(crate) signal: Option<fn(u64)>,
     /// Ends the process with a report.
     pub(crate) violation: fn(&str) -> !,
 }

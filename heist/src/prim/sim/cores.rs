@@ -143,14 +143,15 @@ impl Machine {
     /// A core's thread sleeps, ends or is taken off: the next one gets it.
     pub(super) fn vacate(&mut self, core: usize) {
         if let Some(thread) = self.cores.at(core).thread {
-            let since = self.threads[thread].since;
-            self.counts.busy += self.cores.time(core).saturating_sub(since);
+            let ran = self.time_of(core).saturating_sub(self.threads[thread].since);
+            self.counts.busy += ran;
+            self.threads[thread].cpu += ran;
             // The kernel's own fences.
             self.threads[thread].buffer.flush();
         }
         self.cores.set(core, None);
         if let Some(next) = self.cores.queue.pop_front() {
-            let time = self.cores.time(core).max(self.threads[next].ready_at);
+            let time = self.time_of(core).max(self.threads[next].ready_at);
             let switch = if self.timed() { self.config.costs.switch } else { 0 };
             self.put_on(core, next, time + switch);
         }
@@ -176,6 +177,15 @@ impl Machine {
         }
         let ran = self.time_of(core).saturating_sub(self.threads[thread].since);
         self.cores.at(core).preempt || ran > self.config.costs.slice
+    }
+
+    /// How long a thread has had a core.
+    pub(super) fn cpu_time(&self, thread: ThreadId) -> u64 {
+        let t = &self.threads[thread];
+        // A core that computes is ahead of others, which do not know yet.
+        let now = self.time_of(t.core).min(self.time());
+        let running = t.state == State::Running;
+        t.cpu + if running { now.saturating_sub(t.since) } else { 0 }
     }
 
     fn time_of(&self, core: usize) -> u64 {

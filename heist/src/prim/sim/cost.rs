@@ -32,6 +32,8 @@ pub(crate) struct Costs {
     pub(crate) fault: u64,
     /// A barrier on all cores (membarrier), for who asks for it.
     pub(crate) barrier: u64,
+    /// Sending a signal, and again for the thread that has to handle it.
+    pub(crate) signal: u64,
     /// How long a thread keeps its core while others wait for one.
     pub(crate) slice: u64,
     /// How long it has had it when a thread that wakes up may take it.
@@ -66,6 +68,7 @@ pub(crate) const HERE: Costs = Costs {
     start: 4_400,
     fault: 1_800,
     barrier: 4_700,
+    signal: 2_000,
     slice: 3_000_000,
     granularity: 1_000_000,
 };

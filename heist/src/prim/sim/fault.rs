@@ -18,6 +18,8 @@ pub(crate) struct Faults {
     pub(crate) preempt: u32,
     /// Steps at which the clock jumps to the next timer.
     pub(crate) jump: u32,
+    /// Signals that nobody hears, since the thread masks them.
+    pub(crate) deaf: u32,
 }
 
 /// How late a late wake-up can be, and how long a stall, in nanoseconds.

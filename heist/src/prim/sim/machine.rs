@@ -5,6 +5,7 @@ use super::config::{Config, Counts};
 use super::cores::Cores;
 use super::lines::{ByAddress, Lines};
 use super::record::{Op, Record, place};
+use super::signal;
 use super::topology::Distance;
 use super::vthread::{Exit, State, ThreadId, VThread};
 use crate::prim::mutant::Mutant;
@@ -152,6 +153,7 @@ pub(super) fn step_at(op: Op, address: usize, site: &'static Location<'static>) 
         Verdict::Pause(exit) => exit.pause(),
         Verdict::TooManySteps => violate("the run does not end: too many steps"),
     }
+    signal::take();
     if !matches!(op, Op::Load | Op::Store | Op::Spin | Op::Clock | Op::Work) {
         with(Machine::flush_own);
     }
@@ -162,6 +164,7 @@ pub(super) fn pause() {
     let exit = with(|m| m.threads[m.current].exit());
     if let Some(exit) = exit {
         exit.pause();
+        signal::take();
     }
 }
 
@@ -199,23 +202,20 @@ pub(crate) fn now() -> u64 {
 /// The caller computes for so many nanoseconds, outside of heist.
 #[track_caller]
 pub(crate) fn work(nanos: u64) {
-    /// A run that explores takes a few steps for it, so that others can act
-    /// meanwhile.
+    /// Somebody may want something of the thread meanwhile, so it takes some steps: a
+    /// run that explores one for each so many nanoseconds, but no more than so
+    /// many, a run by time one for so many.
     const PART: u64 = 500;
+    const PARTS: u64 = 20;
+    const TIMED_PART: u64 = 250_000;
     let site = Location::caller();
-    let Some(timed) = with(|m| {
-        m.threads[m.current].in_user = true;
-        if m.timed() {
-            m.cost(nanos);
-        }
-        m.timed()
-    }) else {
-        return;
-    };
-    for _ in 0..if timed { 1 } else { (nanos / PART).clamp(1, 20) } {
-        if !timed {
-            with(|m| m.now += PART.min(nanos));
-        }
+    let Some(timed) = with(|m| m.timed()) else { return };
+    let parts =
+        if timed { nanos.div_ceil(TIMED_PART).max(1) } else { (nanos / PART).clamp(1, PARTS) };
+    with(|m| m.threads[m.current].in_user = true);
+    for part in 0..parts {
+        let spent = nanos / parts + u64::from(part < nanos % parts);
+        with(|m| if timed { m.cost(spent) } else { m.now += spent });
         step_at(Op::Work, 0, site);
     }
     with(|m| m.threads[m.current].in_user = false);
@@ -253,20 +253,23 @@ pub(crate) fn knobs() -> (u32, Option<Mutant>) {
     with(|m| (m.config.knobs, m.config.mutant)).unwrap_or_default()
 }
 
-/// For each thread that has or wants a core and does not watch: who it is, and
-/// how many steps it has taken. Those that compute outside of heist apart.
-/// Returns whether the machine has refused a thread.
-pub(crate) fn running_threads(mut each: impl FnMut(usize, u64)) -> bool {
+/// For each thread that has or wants a core: who it is, how many steps it has
+/// taken, and whether it only watches others. Those that compute outside of heist
+/// apart.
+pub(crate) fn running_threads(mut each: impl FnMut(usize, u64, bool)) {
     with(|m| {
         for (id, thread) in m.threads.iter().enumerate() {
             let runs = matches!(thread.state, State::Ready | State::Running);
-            if runs && !thread.watcher && !thread.in_user {
-                each(id, thread.steps);
+            if runs && !thread.in_user {
+                each(id, thread.steps, thread.watcher);
             }
         }
-        m.refused
-    })
-    .unwrap_or(false)
+    });
+}
+
+/// Whether the machine has refused a thread.
+pub(crate) fn has_refused() -> bool {
+    with(|m| m.refused).unwrap_or(false)
 }
 
 /// How many steps a thread has taken, and whether it still has or wants a core.
@@ -343,6 +346,7 @@ impl Machine {
             Op::Barrier => costs.barrier,
             Op::Spin => costs.pause,
             Op::Yield | Op::FutexWait | Op::FutexWake => costs.call,
+            Op::Signal => costs.signal,
             Op::Clock => costs.clock,
             Op::Start => costs.start,
             Op::Work => 0,
@@ -549,7 +553,6 @@ impl Machine {
     fn fire_timers(&mut self) {
         while self.next_timer().is_some_and(|when| when <= self.now) {
             if let Some(Reverse((_, _, thread, _))) = self.timers.pop() {
-                self.late -= usize::from(std::mem::take(&mut self.threads[thread].late));
                 self.stop_waiting(thread);
                 self.unblock_at(thread, self.now);
             }
@@ -594,6 +597,8 @@ impl Machine {
         if self.threads[thread].state != State::Blocked {
             return;
         }
+        // Whatever wakes it, a wake-up that was on its way comes to nothing.
+        self.late -= usize::from(std::mem::take(&mut self.threads[thread].late));
         self.threads[thread].sleep += 1;
         self.threads[thread].ready_at = time;
         if !self.threads[thread].watcher {

@@ -7,7 +7,8 @@
 //! | `vthread.rs` | a virtual OS thread: a coroutine and what belongs to it |
 //! | `cores.rs` | the virtual OS scheduler: which thread is on which core |
 //! | `choose.rs` | who takes the next step: at random, by priorities (PCT), by time |
-//! | `fault.rs` | what goes wrong: late and spurious wake-ups, stalls, refusals |
+//! | `signal.rs` | signals to a thread |
+//! | `fault.rs` | what goes wrong: late and spurious wake-ups, stalls, refusals, deaf threads |
 //! | `buffer.rs` | store buffers: what a missing fence lets others see |
 //! | `lines.rs`, `cost.rs`, `topology.rs` | what an access costs, and why |
 //! | `record.rs` | the last steps, for a report |
@@ -34,6 +35,7 @@ mod lines;
 mod machine;
 pub(crate) mod mutex;
 mod record;
+mod signal;
 pub(crate) mod thread;
 mod topology;
 mod vthread;
@@ -44,7 +46,8 @@ pub(crate) use config::{Config, Counts, Hooks};
 pub(crate) use cost::{Costs, HERE, METAL};
 pub(crate) use fault::Faults;
 pub(crate) use machine::{
-    counts, knobs, longest_waits, most_transfers, now, run, running_threads, step_of, violate, work,
+    counts, has_refused, knobs, longest_waits, most_transfers, now, run, running_threads, step_of,
+    violate, work,
 };
 pub(crate) use topology::{Topology, TopologyError};
 pub(crate) use world::{clock, env, hint, os, probe};

@@ -21,6 +21,7 @@ pub(crate) enum Op {
     FutexWait,
     FutexWake,
     Start,
+    Signal,
     /// User code.
     Work,
 }

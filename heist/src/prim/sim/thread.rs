@@ -84,22 +84,19 @@ impl OsThread {
         OsThread(id)
     }
 
-    /// Stands still while the thread sleeps, and else goes on.
+    /// How long it has had a core; `None` once it has ended.
     pub(crate) fn cpu_time(self) -> Option<u64> {
         step(Op::Clock, 0);
         with(|m| {
             let t = m.threads.get(self.0 as usize)?;
-            match t.state {
-                State::Ended => None,
-                State::Blocked => Some(t.steps),
-                State::Ready | State::Running => Some(m.time()),
-            }
+            (t.state != State::Ended).then(|| m.cpu_time(self.0 as usize))
         })?
     }
 
-    /// There are no signals here.
-    pub(crate) fn interrupt(self, _signal: i32, _value: u64) -> bool {
-        false
+    /// There is one signal here.
+    #[track_caller]
+    pub(crate) fn interrupt(self, _signal: i32, value: u64) -> bool {
+        super::signal::send(self.0 as usize, value)
     }
 
     pub(crate) fn is_blocked(self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::buffer::StoreBuffer;
 use super::machine;
+use super::signal::Mailbox;
 use crate::prim::note::Seat;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -40,6 +41,8 @@ pub(super) struct VThread {
     pub(super) ready_at: u64,
     /// Since when it has had its core.
     pub(super) since: u64,
+    /// How long it had one before.
+    pub(super) cpu: u64,
     /// It only watches others, and what it would mend must not be broken.
     pub(super) watcher: bool,
     /// It computes, outside of heist.
@@ -52,6 +55,7 @@ pub(super) struct VThread {
     /// Since when it searches for work, as the scheduler says.
     pub(super) searching_since: Option<u64>,
     pub(super) buffer: StoreBuffer,
+    pub(super) mailbox: Mailbox,
     pub(super) joiner: Option<ThreadId>,
     /// std's park token.
     pub(super) token: bool,
@@ -91,6 +95,8 @@ impl VThread {
             late: false,
             ready_at: 0,
             since: 0,
+            cpu: 0,
+            mailbox: Mailbox::default(),
             in_user: false,
             priority: 0,
             steps: 0,

@@ -16,6 +16,7 @@
 //! branch, and stays until a taken branch has ended.
 
 use crate::prim::atomic::{AtomicU32, Ordering};
+use crate::prim::mutant::{Mutant, is};
 
 const OPEN: u32 = 0;
 const TAKEN: u32 = 1;
@@ -64,6 +65,10 @@ impl BranchWord {
 
     /// Whoever forked it wants it back.
     pub(crate) fn reclaim(&self) -> Reclaim {
+        if is(Mutant::ReclaimUnseen) && self.word.load(Ordering::Acquire) == OPEN {
+            self.word.store(RECLAIMED, Ordering::Release);
+            return Reclaim::Mine;
+        }
         match self.word.compare_exchange(OPEN, RECLAIMED, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Reclaim::Mine,
             Err(_) => Reclaim::Taken,

@@ -41,6 +41,7 @@
 
 use crate::prim::atomic::{AtomicBool, AtomicPtr, Ordering, heavy_barrier, trusting_barrier};
 use crate::prim::hint;
+use crate::prim::mutant::{Mutant, is};
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -173,7 +174,7 @@ impl Forks {
         trusting_barrier();
         // Relaxed: whether it is claimed is asked again with the latch.
         let head = self.head.load(Ordering::Relaxed);
-        if ptr::eq(head, link) || ptr::eq(head, BUSY) {
+        if ptr::eq(head, link) || ptr::eq(head, BUSY) && !is(Mutant::UnlinkBlind) {
             return self.settle(link, prev);
         }
         Unlinked::Mine
@@ -218,7 +219,9 @@ impl Forks {
         }
         let head = self.head.load(Ordering::Relaxed);
         self.head.store(BUSY, Ordering::Relaxed);
-        heavy_barrier();
+        if !is(Mutant::RaidUnfenced) {
+            heavy_barrier();
+        }
         let Some(oldest) = self.oldest(head) else {
             self.head.store(head, Ordering::Relaxed);
             return false;

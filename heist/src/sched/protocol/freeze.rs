@@ -23,6 +23,7 @@
 //! changes `FROZEN` to `CALLED`, and the handler waits for the P then.
 
 use crate::prim::atomic::{AtomicU32, Ordering};
+use crate::prim::mutant::{Mutant, is};
 
 const NONE: u32 = 0;
 const ASKED: u32 = 1;
@@ -104,6 +105,10 @@ impl Freeze {
     /// any more.
     #[must_use]
     pub(crate) fn freeze(&self, epoch: Epoch) -> bool {
+        if is(Mutant::FreezeUnasked) {
+            self.word.store(epoch.0 | FROZEN, Ordering::Release);
+            return true;
+        }
         self.settle(epoch, FROZEN)
     }
 
@@ -123,7 +128,7 @@ impl Freeze {
     /// stands still no longer.
     #[must_use]
     pub(crate) fn call(&self) -> bool {
-        self.end_standing(CALLED)
+        self.end_standing(CALLED) || is(Mutant::CallGone)
     }
 
     /// The thread goes on without a P: sysmon, or the thread itself. False if it
