@@ -44,13 +44,15 @@ pub(crate) enum Mutant {
     TakeInside,
     /// An entry into the runtime does not settle with whoever asks for the P.
     EnterUnsettled,
+    /// A thread is asked to stand still before it has heard that it may go on.
+    AskUnanswered,
 }
 
 impl Mutant {
     /// Those that the simulator catches. The others are the models': what a fence
     /// beside a locked instruction adds, x86 does not show, which part of a
     /// ring a thief takes breaks no rule, and sysmon retakes Ps too rarely for a
-    /// mistake of a lease to be met soon.
+    /// mistake of a lease to be met soon, and freezes nobody there.
     #[cfg(sim)]
     pub(crate) const SIMULATED: [Mutant; 13] = [
         Mutant::NoRecheck,

@@ -198,7 +198,7 @@ impl Freezer {
             .filter(|runner| runner.burns && runner.asked.is_none() && runner.quiet_until <= now)
             .min_by_key(|runner| runner.since);
         let Some(runner) = longest else { return false };
-        let epoch = runner.m.freeze.ask();
+        let Some(epoch) = runner.m.freeze.ask() else { return false };
         if runner.m.os_thread().interrupt(signal::PREEMPT, signal::our_value(epoch.word())) {
             let cpu = runner.m.os_thread().cpu_time().unwrap_or(0);
             runner.asked = Some((epoch, cpu));
@@ -220,7 +220,8 @@ impl Runner {
         self.m.os_thread().cpu_time().map_or(u64::MAX, |now| now.saturating_sub(cpu))
     }
 
-    /// One that was let go without a P is a runner as others are, and the youngest.
+    /// One that was let go without a P, and has heard it, is a runner as others are, and
+    /// the youngest.
     fn notice_let_go(&mut self, now: u64) {
         if self.stands.is_some_and(|epoch| !self.m.freeze.stands(epoch)) {
             (self.stands, self.since, self.wait) = (None, now, CHECK_SOON);
