@@ -100,6 +100,9 @@ impl Retaker {
         if std::mem::replace(&mut self.stuck, stuck) != stuck {
             self.let_one_go(now, &mut looked);
         }
+        if self.sched.evicted.swap(false, Ordering::SeqCst) {
+            self.freezer.watch_evicted(now);
+        }
         looked.acted |= self.freezer.look(now);
         looked.next = [looked.next, self.freezer.next()].into_iter().flatten().min();
         looked
@@ -118,8 +121,12 @@ impl Retaker {
             }
             return;
         }
+        let crowded = self.sched.idle.idle_ps() == 0 && self.sched.idle.searching() == 0;
+        let needed = crowded || !p.runq.is_empty();
         let Some(m) = m.filter(|_| same) else {
-            *seen = Seen { m, steps, since: now, cpu: None, asked: None };
+            // Read at once if it will be wanted: the next look knows then.
+            let cpu = m.filter(|_| needed).and_then(|m| m.os_thread().cpu_time());
+            *seen = Seen { m, steps, since: now, cpu, asked: None };
             return;
         };
         if m.lease.inside() {
@@ -130,8 +137,6 @@ impl Retaker {
             return;
         }
         let kept = now - seen.since;
-        let crowded = self.sched.idle.idle_ps() == 0 && self.sched.idle.searching() == 0;
-        let needed = crowded || !p.runq.is_empty();
         if (needed || kept >= UNNEEDED) && thread_of(m, seen) == Thread::Blocks {
             if m.lease.in_call() || kept >= LAST_THREAD || self.has_thread() {
                 looked.acted |= self.retake(m, p, steps, now);
