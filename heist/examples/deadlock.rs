@@ -9,8 +9,9 @@
 //!
 //! Arguments show the cases around it: `joined` (two that join each other's
 //! friends), `rescued` (a plain thread wakes them in time), `late` (a plain
-//! thread that could have, but ends), `network` (another process wakes them),
-//! `centuries` (it only takes its time).
+//! thread that could have, but ends), `blocked` and `call` (a goroutine that blocks its
+//! thread wakes them when it returns), `locked` (one that waits with its thread does
+//! not), `network` (another process wakes them), `centuries` (it only takes its time).
 
 use heist::thread;
 use std::time::Duration;
@@ -44,6 +45,15 @@ fn main() {
             std::thread::spawn(move || std::thread::sleep(outside));
             spawn("sleeper", || thread::park()).join().unwrap();
         }),
+        "blocked" => rescued_by(move || std::thread::sleep(2 * outside)),
+        "call" => rescued_by(move || heist::blocking(|| std::thread::sleep(2 * outside))),
+        "locked" => heist::run(|| {
+            let locked = spawn("locked", || {
+                heist::runtime::lock_os_thread();
+                thread::park();
+            });
+            locked.join().unwrap();
+        }),
         "network" => heist::run(|| {
             let listener = heist::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port().to_string();
@@ -61,6 +71,21 @@ fn main() {
         "centuries" => heist::run(|| heist::time::sleep(Duration::MAX)),
         other => panic!("there is no case '{other}'"),
     }
+}
+
+/// A goroutine calls `wait`, and then wakes the others.
+fn rescued_by(wait: impl FnOnce() + Send + 'static) {
+    heist::run(|| {
+        let sleeper = spawn("sleeper", || thread::park());
+        let wake = sleeper.thread().clone();
+        let other = spawn("other", move || {
+            wait();
+            wake.unpark();
+        });
+        sleeper.join().unwrap();
+        other.join().unwrap();
+        println!("rescued");
+    });
 }
 
 #[track_caller]

@@ -61,6 +61,8 @@ pub(crate) enum Mutant {
     ForgetFrozen,
     /// A P is given to a thread that has stood still, and does no longer.
     CallGone,
+    /// A thread is asked to stand still before it has heard that it may go on.
+    AskUnanswered,
 }
 
 impl Mutant {

@@ -120,6 +120,20 @@ impl Freezer {
         });
     }
 
+    /// Whoever stopped the world has taken the Ps of some.
+    pub(super) fn watch_evicted(&mut self, now: u64) {
+        // A copy: `watch` allocates, and asks the kernel.
+        let all = self.sched.shared.lock().all_ms.clone();
+        for m in all {
+            let out = m.lease.is_over() && !m.lease.inside();
+            let Some(g) = m.curg().filter(|_| out) else { continue };
+            let known = |runner: &Runner| ptr::eq(runner.m, m) && runner.g == g.id();
+            if !self.runners.iter().any(known) {
+                self.watch(m, g, now);
+            }
+        }
+    }
+
     /// When it wants to look again.
     pub(super) fn next(&self) -> Option<u64> {
         if self.running() <= self.cap() {
@@ -199,7 +213,7 @@ impl Freezer {
             .filter(|runner| runner.burns && runner.asked.is_none() && runner.quiet_until <= now)
             .min_by_key(|runner| runner.since);
         let Some(runner) = longest else { return false };
-        let epoch = runner.m.freeze.ask();
+        let Some(epoch) = runner.m.freeze.ask() else { return false };
         if runner.m.os_thread().interrupt(signal::PREEMPT, signal::our_value(epoch.word())) {
             let cpu = runner.m.os_thread().cpu_time().unwrap_or(0);
             runner.asked = Some((epoch, cpu));
@@ -221,7 +235,8 @@ impl Runner {
         self.m.os_thread().cpu_time().map_or(u64::MAX, |now| now.saturating_sub(cpu))
     }
 
-    /// One that was let go without a P is a runner as others are, and the youngest.
+    /// One that was let go without a P, and has heard it, is a runner as others are, and
+    /// the youngest.
     fn notice_let_go(&mut self, now: u64) {
         if self.stands.is_some_and(|epoch| !self.m.freeze.stands(epoch)) {
             (self.stands, self.since, self.wait) = (None, now, CHECK_SOON);
@@ -338,4 +353,53 @@ fn may_freeze(m: &'static M, g: &'static G, pc: usize) -> bool {
         && !signal::forking()
         && !signal::in_system_code(pc)
         && !m.sched.closing()
+}
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+    use crate::prim::atomic::AtomicBool;
+    use crate::prim::thread;
+    use crate::sched::schedt;
+    use std::sync::Arc;
+
+    /// A hundred that compute for ever, on two Ps: when each has had ten turns, none has
+    /// had more than twelve. Turns, not work: how much a thread gets done in one is the
+    /// kernel's to say.
+    #[test]
+    fn hogs_have_their_turns_one_after_the_other() {
+        const HOGS: usize = 100;
+        const TURNS: u64 = 10;
+        let runtime = crate::Builder::new().max_procs(2).thread_name("turns").build().unwrap();
+        let mut all = schedt::all().filter(|sched| !sched.closing());
+        let sched = all.find(|sched| sched.config().thread_name == "turns").unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let hogs: Vec<_> = (0..HOGS)
+            .map(|_| {
+                let stop = stop.clone();
+                runtime.go(move || while !stop.load(Ordering::Relaxed) {})
+            })
+            .collect();
+        // Each stays on its thread.
+        let running = || {
+            let all = sched.shared.lock().all_ms.clone();
+            all.into_iter().filter(|m| m.curg().is_some()).collect::<Vec<_>>()
+        };
+        while running().len() < HOGS {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let threads = running();
+        let before: Vec<u64> = threads.iter().map(|m| m.turns.get()).collect();
+        let turns = || -> Vec<u64> {
+            threads.iter().zip(&before).map(|(m, before)| m.turns.get() - before).collect()
+        };
+        while turns().iter().any(|n| *n < TURNS) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut turns = turns();
+        stop.store(true, Ordering::Relaxed);
+        hogs.into_iter().for_each(|hog| hog.join().unwrap());
+        turns.sort_unstable();
+        assert!(turns[HOGS - 1] <= TURNS + TURNS / 5, "{turns:?}");
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::forks::Desk;
 use super::g::G;
-use super::p::{Held, P};
+use super::p::{Count, Held, P};
 use super::protocol::freeze::Freeze;
 use super::protocol::g_state::Status;
 use super::protocol::lease::{Entry, Lease};
@@ -59,6 +59,8 @@ pub(crate) struct M {
     pub(crate) preempt: AtomicBool,
     /// sysmon wants the thread to stand still.
     pub(crate) freeze: Freeze,
+    /// How often its turn came while it stood still. Counted with the scheduler's lock.
+    pub(crate) turns: Count,
     /// The thread, as the kernel knows it.
     os: AtomicU32,
     /// How long it watches for a P that is likely to come before it sleeps, in
@@ -96,6 +98,7 @@ impl M {
             lease: Lease::new(),
             preempt: AtomicBool::new(false),
             freeze: Freeze::new(),
+            turns: Count::default(),
             os: AtomicU32::new(0),
             patience: patience(),
             tls: ThreadMemory::new(),

@@ -108,6 +108,8 @@ pub(crate) struct Looks {
     pub(crate) every: Cell<u32>,
     /// When the last reading was.
     pub(crate) last: Cell<u64>,
+    /// How long a goroutine took on this P, of those between the last two.
+    pub(crate) each: Cell<u64>,
 }
 
 /// The processor.

@@ -36,6 +36,9 @@ const LAST_THREAD: u64 = 1_000_000_000;
 /// the runtime as soon as it goes on, keeps its P.
 const NOTICE: u64 = 50_000;
 
+/// How often a frozen one is let go while something stands still.
+const RELEASE_EVERY: u64 = 1_000_000;
+
 /// What sysmon saw of a P the last time.
 #[derive(Clone, Copy, Default)]
 struct Seen {
@@ -56,6 +59,8 @@ pub(crate) struct Retaker {
     freezer: Freezer,
     /// How often somebody had waited too long at a latch, at the last look.
     stuck: u32,
+    /// When a frozen one was last let go because something stood still.
+    released: u64,
 }
 
 /// What a look found.
@@ -76,7 +81,8 @@ enum Thread {
 
 impl Retaker {
     pub(crate) fn new(sched: &'static Sched) -> Self {
-        Retaker { sched, seen: Vec::new(), freezer: Freezer::new(sched), stuck: latch::stuck() }
+        let (freezer, stuck) = (Freezer::new(sched), latch::stuck());
+        Retaker { sched, seen: Vec::new(), freezer, stuck, released: 0 }
     }
 
     /// Looks at all Ps.
@@ -92,7 +98,10 @@ impl Retaker {
         park::set_requests(self.sched, pending);
         let stuck = latch::stuck();
         if std::mem::replace(&mut self.stuck, stuck) != stuck {
-            looked.acted |= freeze::let_oldest_go(self.sched);
+            self.let_one_go(now, &mut looked);
+        }
+        if self.sched.evicted.swap(false, Ordering::SeqCst) {
+            self.freezer.watch_evicted(now);
         }
         looked.acted |= self.freezer.look(now);
         looked.next = [looked.next, self.freezer.next()].into_iter().flatten().min();
@@ -102,22 +111,32 @@ impl Retaker {
     fn look_at(&mut self, i: usize, p: &'static P, now: u64, looked: &mut Looked) {
         let seen = &mut self.seen[i];
         let (m, steps) = (p.m(), p.steps());
-        let same = seen.steps == steps && m.is_some_and(|m| seen.m.is_some_and(|s| ptr::eq(s, m)));
+        let same_m = m.map(ptr::from_ref) == seen.m.map(ptr::from_ref);
+        let same = same_m && seen.steps == steps && seen.since != 0;
+        if m.is_none() && same && !self.sched.idle_mask.contains(p.id) {
+            // On its way. A thread that is to begin with it may not get to that: std
+            // allocates first.
+            if now - seen.since > 2 * SLICE && p.id >= self.sched.reserved() {
+                self.let_one_go(now, looked);
+            }
+            return;
+        }
+        let crowded = self.sched.idle.idle_ps() == 0 && self.sched.idle.searching() == 0;
+        let needed = crowded || !p.runq.is_empty();
         let Some(m) = m.filter(|_| same) else {
-            *seen = Seen { m, steps, since: now, cpu: None, asked: None };
+            // Read at once if it will be wanted: the next look knows then.
+            let cpu = m.filter(|_| needed).and_then(|m| m.os_thread().cpu_time());
+            *seen = Seen { m, steps, since: now, cpu, asked: None };
             return;
         };
         if m.lease.inside() {
             // It keeps its P. If it sleeps there, somebody has what it wants.
-            let long = now - seen.since > SLICE;
-            if long && m.os_thread().is_blocked() && freeze::let_oldest_go(self.sched) {
-                looked.acted = true;
+            if now - seen.since > SLICE && m.os_thread().is_blocked() {
+                self.let_one_go(now, looked);
             }
             return;
         }
         let kept = now - seen.since;
-        let crowded = self.sched.idle.idle_ps() == 0 && self.sched.idle.searching() == 0;
-        let needed = crowded || !p.runq.is_empty();
         if (needed || kept >= UNNEEDED) && thread_of(m, seen) == Thread::Blocks {
             if m.lease.in_call() || kept >= LAST_THREAD || self.has_thread() {
                 looked.acted |= self.retake(m, p, steps, now);
@@ -152,6 +171,16 @@ impl Retaker {
         }
     }
 
+    /// Somebody waits for something, perhaps for what a frozen one holds: the oldest
+    /// goes on. If it was not the one, another does, a little later: each of them is one
+    /// more to compute.
+    fn let_one_go(&mut self, now: u64, looked: &mut Looked) {
+        if now - self.released >= RELEASE_EVERY && freeze::let_oldest_go(self.sched) {
+            self.released = now;
+            looked.acted = true;
+        }
+    }
+
     /// Whether there is a thread for a P, or can be.
     fn has_thread(&self) -> bool {
         let limit = self.sched.config().max_threads;
@@ -174,7 +203,7 @@ impl Retaker {
         m.preempt.store(false, Ordering::Relaxed);
         self.sched.preemption.retakes.bump();
         self.freezer.watch(m, g, now);
-        self.seen[p.id as usize] = Seen::default();
+        self.seen[p.id as usize] = Seen { steps, since: now, ..Seen::default() };
         wake::handoff_p(self.sched, p);
         true
     }

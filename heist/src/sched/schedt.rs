@@ -117,6 +117,7 @@ impl Shared {
     pub(crate) fn pop_frozen(&mut self) -> Option<&'static G> {
         while let Some(m) = self.frozen.pop_front() {
             if m.freeze.call() {
+                m.turns.bump();
                 return m.curg();
             }
         }
@@ -251,6 +252,9 @@ pub(crate) struct Sched {
     max_runners: AtomicUsize,
     /// A goroutine was asked to yield (see `park::safe_point`).
     pub(crate) requests: AtomicBool,
+    /// Goroutines have lost their Ps to whoever stopped the world; sysmon, which looks
+    /// after runners, does not know them yet.
+    pub(crate) evicted: AtomicBool,
     /// Ms that wait with their goroutine.
     pub(crate) in_place: AtomicUsize,
     /// Stacks that were searched for thread-locals, and those that had some.
@@ -401,6 +405,7 @@ impl Sched {
             preemption: Preemption::default(),
             max_runners: AtomicUsize::new(usize::MAX),
             requests: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
             in_place: AtomicUsize::new(0),
             tls_searches: AtomicU64::new(0),
             tls_holds: AtomicU64::new(0),

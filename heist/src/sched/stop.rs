@@ -161,6 +161,7 @@ fn collect(sched: &'static Sched) -> Option<World> {
             if let Some(p) = m.lease.retake(|| m.p()) {
                 p.set_m(None);
                 ps.push(p);
+                sched.evicted.store(true, Ordering::SeqCst);
             }
         }
         if ps.len() == sched.usable_procs() {

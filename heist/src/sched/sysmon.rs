@@ -25,7 +25,7 @@ use super::p::{Count, P};
 use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
-use super::{g::G, netpoll, signal, steal, stop, thieves, timers, waiter, wake};
+use super::{g::G, netpoll, park, signal, steal, stop, thieves, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -127,7 +127,12 @@ pub(crate) fn start(sched: &'static Sched) -> io::Result<()> {
     let name = format!("{}-sysmon", sched.config().thread_name);
     let handle = thread::start(name, STACK, move || {
         let _count = HeistThread::new();
+        // 20 µs, and not 20 and what the kernel likes to add: those who block their
+        // threads without a word are found one after the other.
+        thread::sleep_precisely();
         Watch::new(sched).run();
+        // It asks nobody any more; what it has asked would slow other runtimes down.
+        park::set_requests(sched, false);
     })?;
     *sched.sysmon.thread.lock() = Some(handle);
     Ok(())

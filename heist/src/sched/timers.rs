@@ -92,7 +92,18 @@ impl Due {
     }
 }
 
-/// Makes a goroutine ready behind the others: the clock favours nobody, and
+/// How long what is queued may take before one whose time has come goes before it.
+const HURRY: u64 = 100_000;
+
+/// Whether a goroutine that is queued on `p` now runs soon. It does not if those before
+/// it block their threads, each until sysmon has seen that, or compute: the queue was
+/// not there first then, it is in the way.
+fn moves(p: Held) -> bool {
+    let behind = p.own().looks.each.get().saturating_mul(p.runq.len() as u64);
+    behind < HURRY || p.runq.peek_own().is_some() || p.runq.peek_offered().is_some()
+}
+
+/// Makes a goroutine ready behind the others, as a rule: the clock favours nobody, and
 /// those that expire together run in the order of their time.
 pub(crate) fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
     use super::protocol::g_state::Ready;
@@ -102,7 +113,11 @@ pub(crate) fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
         Ready::Enqueue if idle_priority => wake::inject_idle(sched, sched.life(), g),
         Ready::Enqueue => {
             g.prefetch_stack();
-            wake::put_tail(sched, p, g);
+            if moves(p) {
+                wake::put_tail(sched, p, g);
+            } else {
+                let _empty = p.runq.put_next(g);
+            }
         }
     }
 }
@@ -221,6 +236,7 @@ fn look(sched: &'static Sched, p: Held) {
     let every = (LOOK_EVERY / each).min(u64::from(LOOK_AT_LEAST)) as u32;
     looks.every.set(every);
     looks.left.set(every);
+    looks.each.set(each);
     p.own().now.set(now);
     p.timers_late.store(false, Ordering::Relaxed);
     fire_due(sched, p, &p, now);

@@ -268,6 +268,13 @@ pub(super) fn free_m(sched: &'static Sched, shared: &mut Guard<'_, Shared>) -> &
     shared.free_ms.pop().unwrap_or_else(|| {
         let m = M::new(shared.all_ms.len() as u32, sched);
         shared.all_ms.push(m);
+        // Room for all of them, so that nobody who goes idle waits for an allocator
+        // with the lock held.
+        let all = shared.all_ms.len();
+        let idle = shared.idle_ms.len();
+        shared.idle_ms.reserve(all - idle);
+        let free = shared.free_ms.len();
+        shared.free_ms.reserve(all - free);
         m
     })
 }

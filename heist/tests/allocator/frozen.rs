@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 fn others_get_on(procs: usize, runners: usize) {
-    let _alone = super::alone();
     common::watched(|| {
         let runtime = Builder::new().max_procs(procs).max_runners(runners).build().unwrap();
         runtime.run(|| {

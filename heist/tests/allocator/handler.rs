@@ -33,7 +33,6 @@ pub(crate) fn abort_inside() {
 
 #[test]
 fn nothing_in_it_allocates() {
-    let _alone = super::alone();
     common::watched(|| {
         let runtime = Builder::new().max_procs(2).max_runners(0).build().unwrap();
         runtime.run(|| {

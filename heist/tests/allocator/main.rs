@@ -11,13 +11,6 @@ mod common;
 mod frozen;
 mod handler;
 
-/// One runtime at a time: the sysmon of one knows nothing of the frozen threads of
-/// another, and they all share the lock.
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 /// A request of this size keeps the lock for long.
 const SLOW: usize = 12_345;
 

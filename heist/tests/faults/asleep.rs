@@ -57,6 +57,26 @@ fn a_deadlock_is_reported_when_the_last_other_thread_has_ended() {
     ended.assert_says(&[DEADLOCK, "'sleeper' [park]:"]);
 }
 
+/// A goroutine that blocks its thread, in a call that it declared or not, may wake
+/// another one when it returns.
+#[test]
+fn no_deadlock_is_reported_while_a_goroutine_blocks_its_thread() {
+    for call in ["blocked", "call"] {
+        let ended = finish(example("deadlock").arg(call), PATIENCE);
+        ended.assert_exit(0);
+        assert!(ended.stdout.contains("rescued"), "{ended}");
+        ended.assert_silent_about("deadlock");
+    }
+}
+
+/// One that waits with its thread wakes nobody.
+#[test]
+fn a_deadlock_is_reported_beside_a_thread_that_waits_with_its_goroutine() {
+    let ended = finish(example("deadlock").arg("locked"), PATIENCE);
+    ended.assert_exit(2);
+    ended.assert_says(&[DEADLOCK, "'locked' [park]:"]);
+}
+
 #[test]
 fn no_deadlock_is_reported_under_libtest() {
     const TEST: &str = "no_deadlock_is_reported_under_libtest";

@@ -110,6 +110,58 @@ fn in_the_dynamic_linker() {
     nobody_waits_for_good(iterate, open);
 }
 
+/// A library whose constructor takes its time: the linker runs it with its lock held.
+#[test]
+fn in_dlopen() {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    use std::sync::OnceLock;
+    static LIBRARY: OnceLock<CString> = OnceLock::new();
+    const SOURCE: &str = "
+        static volatile unsigned long done;
+        __attribute__((constructor)) static void begin(void) {
+            for (unsigned long i = 0; i < 10000000; i++) done += i;
+        }
+        unsigned long answer(void) { return done; }
+    ";
+    fn load(_: &dyn Fn()) {
+        let path = LIBRARY.get().expect("it was made");
+        // SAFETY: the constructor adds numbers, and nobody uses what is unloaded.
+        unsafe {
+            let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+            assert!(!library.is_null());
+            assert!(!libc::dlsym(library, c"answer".as_ptr()).is_null());
+            libc::dlclose(library);
+        }
+        compute();
+    }
+    fn look_up() {
+        // SAFETY: looks for a function of the C library.
+        assert!(!unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()) }.is_null());
+        // SAFETY: a library of the system, which is loaded already.
+        unsafe {
+            let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
+            if !library.is_null() {
+                libc::dlclose(library);
+            }
+        }
+    }
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let id = std::process::id();
+    let (source, library) = (dir.join(format!("slow{id}.c")), dir.join(format!("slow{id}.so")));
+    std::fs::write(&source, SOURCE).unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source);
+    match compiler.status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => return println!("skipped: there is no C compiler here ({error})"),
+    }
+    LIBRARY.get_or_init(|| CString::new(library.as_os_str().as_bytes()).unwrap());
+    nobody_waits_for_good(load, look_up);
+    let _ = std::fs::remove_file(source);
+    let _ = std::fs::remove_file(library);
+}
+
 #[test]
 fn children_start_while_goroutines_are_frozen() {
     watched(|| {

@@ -97,6 +97,7 @@ fn registers_survive() {
                 let seed = next.fetch_add(1, Ordering::Relaxed) % 4;
                 set_rounding(seed);
                 check_vectors(seed);
+                check_registers(u64::from(seed));
                 assert_eq!(rounding(), if cfg!(target_arch = "x86_64") { seed } else { 0 });
                 set_rounding(0);
             });
@@ -122,6 +123,52 @@ fn check_vectors(seed: u32) {
         assert_eq!(sum.to_bits(), right.to_bits());
     }
 }
+
+/// All vector registers have what was put into them, after a few milliseconds in which
+/// nothing touches them: as wide as the machine has them (AVX), or 128 bits.
+#[cfg(target_arch = "x86_64")]
+fn check_registers(seed: u64) {
+    use std::arch::asm;
+    let put: [[u64; 4]; 16] =
+        std::array::from_fn(|i| std::array::from_fn(|j| seed << 32 | (i * 4 + j) as u64));
+    let mut got = [[0u64; 4]; 16];
+    let wide = is_x86_feature_detected!("avx");
+    /// Loads the registers, counts down, stores them.
+    macro_rules! keep {
+        ($load:literal, $store:literal, $name:literal, $after:literal, $($i:literal)*) => {
+            asm!(
+                $(concat!($load, " ", $name, $i, ", [{put} + 32*", $i, "]"),)*
+                "2: dec {count}",
+                "jnz 2b",
+                $(concat!($store, " [{got} + 32*", $i, "], ", $name, $i),)*
+                $after,
+                put = in(reg) put.as_ptr(),
+                got = in(reg) got.as_mut_ptr(),
+                count = inout(reg) 5_000_000u64 => _,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                options(nostack),
+            )
+        };
+    }
+    // SAFETY: reads and writes the two arrays, with instructions that the machine has.
+    unsafe {
+        if wide {
+            keep!("vmovups", "vmovups", "ymm", "vzeroupper", 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        } else {
+            keep!("movups", "movups", "xmm", "", 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        }
+    }
+    let width = if wide { 4 } else { 2 };
+    for (put, got) in put.iter().zip(&got) {
+        assert_eq!(put[..width], got[..width]);
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn check_registers(_: u64) {}
 
 #[cfg(target_arch = "x86_64")]
 fn rounding() -> u32 {

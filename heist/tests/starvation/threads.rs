@@ -2,7 +2,8 @@
 
 use super::common::{Hogs, in_a_process, stderr, watched};
 use heist::{Builder, blocking, go, runtime, syscall};
-use std::sync::atomic::Ordering;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -94,6 +95,46 @@ fn threads_that_nobody_needs_end() {
             while runtime::stats().threads > 2 {
                 heist::time::sleep(Duration::from_millis(5));
             }
+        });
+    });
+}
+
+/// Threads that wait for work are taken last in, first out: few of many are used when
+/// few are needed, and the others can end.
+#[test]
+fn the_thread_that_went_idle_last_is_the_next() {
+    const MANY: usize = 24;
+    watched(|| {
+        let keep = Duration::from_secs(600);
+        Builder::new().max_procs(1).thread_keep_alive(keep).build().unwrap().run(|| {
+            let all_here = Arc::new(Barrier::new(MANY));
+            let all: Vec<_> = (0..MANY)
+                .map(|_| {
+                    let all_here = all_here.clone();
+                    go(move || {
+                        blocking(|| all_here.wait());
+                    })
+                })
+                .collect();
+            all.into_iter().for_each(|g| g.join().unwrap());
+            assert!(runtime::stats().threads >= MANY);
+            // The only P has always something to run, so each call needs a thread for it,
+            // and its own is left over when it returns.
+            let stop = Arc::new(AtomicBool::new(false));
+            let flag = stop.clone();
+            let busy = go(move || {
+                while !flag.load(Ordering::Relaxed) {
+                    heist::thread::yield_now();
+                }
+            });
+            let mut used = BTreeSet::new();
+            for _ in 0..10 * MANY {
+                // SAFETY: takes nothing and always succeeds.
+                used.insert(blocking(|| unsafe { libc::gettid() }));
+            }
+            stop.store(true, Ordering::Relaxed);
+            busy.join().unwrap();
+            assert!(used.len() <= MANY / 4, "{} of {MANY} threads were used", used.len());
         });
     });
 }

@@ -16,7 +16,7 @@
 //! | asked | frozen | the handler |
 //! | frozen | called | the M that took it out of the queue |
 //! | frozen | let go | sysmon; or the handler itself, which waits no longer |
-//! | called, let go | none | the handler, on its way back |
+//! | called, let go | none | the handler, on its way back; until then nothing is asked |
 //!
 //! Sysmon queues the thread when it has seen `FROZEN`. What is queued may be let go
 //! meanwhile, also by itself: whoever takes it out of the queue has it only if it
@@ -71,11 +71,21 @@ impl Freeze {
         Freeze { word: AtomicU32::new(NONE) }
     }
 
-    /// sysmon asks. Nobody else does, and not before the last question is settled.
-    pub(crate) fn ask(&self) -> Epoch {
-        let epoch = (self.word.load(Ordering::Relaxed) & !STATE).wrapping_add(EPOCH);
+    /// sysmon asks; nobody else does. `None` if the handler of the last question has not
+    /// returned: it was told to, but may not have been told by the kernel yet, and a new
+    /// question in the place of that answer would be the last thing that it hears.
+    #[must_use]
+    pub(crate) fn ask(&self) -> Option<Epoch> {
+        // Acquire: pairs with `thaw`.
+        let word = self.word.load(Ordering::Acquire);
+        if word & STATE != NONE && !is(Mutant::AskUnanswered) {
+            return None;
+        }
+        let epoch = (word & !STATE).wrapping_add(EPOCH);
+        // Not by compare-and-swap: nobody but the caller changes a word that says that
+        // nobody asks.
         self.word.store(epoch | ASKED, Ordering::Release);
-        Epoch(epoch)
+        Some(Epoch(epoch))
     }
 
     /// sysmon looks for the answer.
@@ -88,11 +98,12 @@ impl Freeze {
         }
     }
 
-    /// sysmon: whether the thread that has answered this question stands still, or
-    /// is about to go on with a P.
+    /// sysmon: whether the thread that has answered this question is still in its
+    /// handler, also if it may leave.
     #[cfg(not(loom))]
     pub(crate) fn stands(&self, epoch: Epoch) -> bool {
-        matches!(self.word.load(Ordering::Relaxed).wrapping_sub(epoch.0), FROZEN | CALLED)
+        let word = self.word.load(Ordering::Relaxed).wrapping_sub(epoch.0);
+        matches!(word, FROZEN | CALLED | LET_GO)
     }
 
     /// sysmon no longer wants it. False if the thread stands still already.
@@ -164,11 +175,11 @@ mod tests {
     #[test]
     fn a_late_signal_answers_nothing() {
         let word = Freeze::new();
-        let first = word.ask();
+        let first = word.ask().unwrap();
         assert_eq!(word.answer(first), Answer::Open);
         assert!(word.withdraw(first));
         assert!(!word.freeze(first), "withdrawn");
-        let second = word.ask();
+        let second = word.ask().unwrap();
         assert!(!word.freeze(first), "another question");
         word.refuse(first);
         assert_eq!(word.answer(second), Answer::Open);
@@ -177,13 +188,15 @@ mod tests {
         assert!(!word.is_let_go());
         assert!(word.let_go());
         assert!(word.is_let_go() && !word.call());
+        assert_eq!(word.ask(), None, "its handler has not returned");
         word.thaw();
         assert!(!word.call(), "it runs");
-        let third = word.ask();
+        let third = word.ask().unwrap();
         assert!(word.freeze(third) && word.call());
         assert!(!word.let_go(), "a P is on its way");
+        assert_eq!(word.ask(), None, "its handler has not returned");
         word.thaw();
-        assert_ne!(word.ask(), second);
+        assert_ne!(word.ask().unwrap(), second);
     }
 }
 
@@ -191,6 +204,7 @@ mod tests {
 mod model {
     use super::*;
     use crate::prim::cell::Plain;
+    use crate::prim::mutant::must_fail;
     use loom::sync::Arc;
 
     /// sysmon asks, and withdraws if it sees no answer; the handler freezes. Either
@@ -199,7 +213,7 @@ mod model {
     fn an_answer_against_a_withdrawal() {
         loom::model(|| {
             let shared = Arc::new((Freeze::new(), Plain::new(0u32)));
-            let epoch = shared.0.ask();
+            let epoch = shared.0.ask().unwrap();
             let handler = {
                 let shared = shared.clone();
                 loom::thread::spawn(move || {
@@ -229,7 +243,7 @@ mod model {
     fn a_call_against_impatience() {
         loom::model(|| {
             let shared = Arc::new((Freeze::new(), Plain::new(0u32)));
-            let epoch = shared.0.ask();
+            let epoch = shared.0.ask().unwrap();
             shared.1.set(1);
             assert!(shared.0.freeze(epoch));
             let handler = {
@@ -249,5 +263,37 @@ mod model {
             }
             assert_ne!(handler.join().unwrap(), called);
         });
+    }
+
+    /// A thread is let go, and asked again as soon as that can be: it has heard the
+    /// first before the second.
+    fn let_go_and_asked_again() {
+        let word = Arc::new(Freeze::new());
+        let first = word.ask().unwrap();
+        assert!(word.freeze(first));
+        let sysmon = {
+            let word = word.clone();
+            loom::thread::spawn(move || {
+                assert!(word.let_go());
+                word.ask()
+            })
+        };
+        while !word.is_let_go() {
+            loom::thread::yield_now();
+        }
+        word.thaw();
+        if let Some(second) = sysmon.join().unwrap() {
+            assert!(word.freeze(second), "heard");
+        }
+    }
+
+    #[test]
+    fn a_question_after_a_release() {
+        loom::model(let_go_and_asked_again);
+    }
+
+    #[test]
+    fn mistakes_are_seen() {
+        must_fail(Mutant::AskUnanswered, let_go_and_asked_again);
     }
 }
