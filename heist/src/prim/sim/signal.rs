@@ -29,13 +29,23 @@ pub(super) fn send(to: ThreadId, value: u64) -> bool {
 /// The calling thread is about to take a step, or has slept: what has come for it is
 /// handled first.
 pub(super) fn take() {
-    let Some((handler, value, in_user)) = with(Machine::take_signal).flatten() else { return };
+    let Some(Taken { handler, value, in_user }) = with(Machine::take_signal).flatten() else {
+        return;
+    };
     handler(value);
     with(|m| {
         let current = m.current;
         m.threads[current].mailbox.busy = false;
         m.threads[current].in_user = in_user;
     });
+}
+
+/// A signal that has come.
+struct Taken {
+    handler: fn(u64),
+    value: u64,
+    /// The thread was in user code.
+    in_user: bool,
 }
 
 impl Machine {
@@ -56,8 +66,7 @@ impl Machine {
         true
     }
 
-    /// The handler, its value, and whether the thread was in user code.
-    fn take_signal(&mut self) -> Option<(fn(u64), u64, bool)> {
+    fn take_signal(&mut self) -> Option<Taken> {
         /// One in so many steps before which a signal could come is the one.
         const LATENESS: u32 = 3;
         let current = self.current;
@@ -77,6 +86,6 @@ impl Machine {
         thread.buffer.flush();
         thread.mailbox.busy = true;
         let value = thread.mailbox.pending.take()?;
-        Some((handler, value, std::mem::take(&mut thread.in_user)))
+        Some(Taken { handler, value, in_user: std::mem::take(&mut thread.in_user) })
     }
 }
