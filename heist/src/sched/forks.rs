@@ -79,7 +79,7 @@ impl Desk {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Asks for a branch. False if there is nobody to ask.
+    /// Asks for a branch.
     pub(super) fn ask(&self) -> Ask {
         let guard = self.guard.load(Ordering::Relaxed);
         match guard {

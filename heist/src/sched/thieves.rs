@@ -3,7 +3,7 @@
 //! A thief that finds the queues empty asks a goroutine that forks for a branch, and
 //! looks at the queues for some microseconds more. A goroutine that does not
 //! answer, since it computes without forking or is blocked in the kernel, is
-//! raided. Before an M sleeps it asks all of them; whoever answers wakes it. And
+//! raided. Before an M sleeps it asks some of them; whoever answers wakes it. And
 //! sysmon asks and raids for those who sleep.
 //!
 //! In a runtime where nobody forks all this is a load and a comparison.
