@@ -4,6 +4,7 @@ use super::handle;
 use super::receiver::{Receiver, Source};
 use super::sender::Sender;
 use super::timer::Timer;
+use crate::prim::clock;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +66,7 @@ fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// assert!(timeout.recv().unwrap() >= begin + Duration::from_millis(5));
 /// ```
 pub fn after(duration: Duration) -> Receiver<Instant> {
-    Instant::now().checked_add(duration).map_or_else(never, at)
+    clock::instant().checked_add(duration).map_or_else(never, at)
 }
 
 /// A channel with one message, which comes at that moment: the moment itself.
@@ -98,7 +99,7 @@ pub fn at(when: Instant) -> Receiver<Instant> {
 /// assert!(begin.elapsed() >= Duration::from_millis(4));
 /// ```
 pub fn tick(duration: Duration) -> Receiver<Instant> {
-    match Instant::now().checked_add(duration) {
+    match clock::instant().checked_add(duration) {
         Some(when) => {
             Receiver { source: Source::Timer(Arc::new(Timer::new(when, Some(duration)))) }
         }

@@ -10,6 +10,7 @@
 use super::channel::Site;
 use super::error::TryRecvError;
 use super::until::Until;
+use crate::prim::clock;
 use crate::prim::latch::Latch;
 use crate::sched::g::WaitReason;
 use crate::sched::park;
@@ -54,7 +55,7 @@ impl<T> Timer<T> {
 
     /// Takes the message that is there.
     pub(super) fn take_due(&self) -> Option<T> {
-        let now = Instant::now();
+        let now = clock::instant();
         self.claim(Some(now), now).map(self.message)
     }
 
@@ -67,7 +68,7 @@ impl<T> Timer<T> {
 
     /// Receives, and sleeps until then. `Empty` means that the time is up.
     pub(super) fn recv(&self, until: Until, site: Site) -> Result<T, TryRecvError> {
-        let now = Instant::now();
+        let now = clock::instant();
         let by = match until {
             Until::Moment(deadline) => Some(deadline),
             _ => None,
@@ -90,7 +91,7 @@ impl<T> Timer<T> {
 
     /// Whether a message is there.
     pub(super) fn is_ready(&self) -> bool {
-        self.next().is_some_and(|moment| moment <= Instant::now())
+        self.next().is_some_and(|moment| moment <= clock::instant())
     }
 }
 

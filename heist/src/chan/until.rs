@@ -14,7 +14,7 @@ pub(super) enum Until {
 impl Until {
     /// That long from now.
     pub(super) fn after(timeout: Duration) -> Until {
-        match Instant::now().checked_add(timeout) {
+        match clock::instant().checked_add(timeout) {
             Some(moment) => Until::Moment(moment),
             None => Until::Forever,
         }

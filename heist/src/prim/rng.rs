@@ -41,6 +41,10 @@ impl Rng {
 /// Never inlined: see `thread::slot`.
 #[inline(never)]
 pub(crate) fn of_thread() -> u64 {
+    if cfg!(sim) {
+        // Simulated threads share a real one, which outlives their run.
+        return super::env::entropy();
+    }
     thread_local! {
         static STATE: Cell<u64> = const { Cell::new(0) };
     }

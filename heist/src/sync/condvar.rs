@@ -10,7 +10,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::LockResult;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A condition variable, as `std::sync::Condvar`.
 ///
@@ -170,7 +170,7 @@ impl Condvar {
     where
         F: FnMut(&mut T) -> bool,
     {
-        let begin = Instant::now();
+        let begin = clock::instant();
         loop {
             if !condition(&mut *guard) {
                 return Ok((guard, WaitTimeoutResult(false)));

@@ -1,6 +1,7 @@
 //! [`Context`]: when to stop, and what belongs to a request.
 
 use crate::chan::{self, Receiver, Sender};
+use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
 use crate::thread;
 use crate::time::Timer;
@@ -142,7 +143,7 @@ impl Context {
             return self.child(self.node.deadline);
         }
         let (context, cancel) = self.child(Some(deadline));
-        if deadline <= Instant::now() {
+        if deadline <= clock::instant() {
             context.node.end(ContextError::DeadlineExceeded, None);
             return (context, cancel);
         }
@@ -170,7 +171,7 @@ impl Context {
     /// assert_eq!(context.err().unwrap().to_string(), "context deadline exceeded");
     /// ```
     pub fn with_timeout(&self, timeout: Duration) -> (Context, CancelFunc) {
-        match Instant::now().checked_add(timeout) {
+        match clock::instant().checked_add(timeout) {
             Some(deadline) => self.with_deadline(deadline),
             None => self.with_cancel(), // centuries from now
         }

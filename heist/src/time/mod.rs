@@ -59,7 +59,7 @@ pub fn sleep(duration: Duration) {
 /// ```
 #[track_caller]
 pub fn sleep_until(deadline: Instant) {
-    if deadline > Instant::now() {
+    if deadline > clock::instant() {
         sleep_until_clock(clock::at(deadline), Location::caller());
     }
 }

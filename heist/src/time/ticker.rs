@@ -1,6 +1,7 @@
 //! Ticks at regular intervals.
 
 use super::{Duration, Instant};
+use crate::prim::clock;
 use std::panic::Location;
 
 /// Ticks once a period: Go's `Ticker`.
@@ -35,7 +36,7 @@ impl Ticker {
     #[track_caller]
     pub fn new(period: Duration) -> Ticker {
         assert!(!period.is_zero(), "a Ticker needs a period longer than zero");
-        Ticker { next: Instant::now().checked_add(period), period }
+        Ticker { next: clock::instant().checked_add(period), period }
     }
 
     /// Waits for the next tick, and returns the moment that it was due.
@@ -47,7 +48,7 @@ impl Ticker {
             }
         };
         super::sleep_until_clock(crate::prim::clock::at(due), Location::caller());
-        let late = Instant::now().saturating_duration_since(due).as_nanos();
+        let late = clock::instant().saturating_duration_since(due).as_nanos();
         let missed = u32::try_from(late / self.period.as_nanos()).unwrap_or(u32::MAX);
         self.next = self
             .period

@@ -371,7 +371,7 @@ impl<T> Few<T> {
 
 /// The latches of all channels of a select.
 struct Latches<'a> {
-    /// In the order of their addresses; no channel twice.
+    /// In their order; no channel twice.
     taken: Few<(&'a dyn Operation, Taken)>,
 }
 

@@ -127,7 +127,7 @@ macro_rules! common {
         }
 
         fn order(&self) -> usize {
-            $channel(self).map_or(0, |channel| std::ptr::from_ref(channel).addr())
+            $channel(self).map_or(0, |channel| channel.order())
         }
 
         unsafe fn join(&self, place: &Place, watch: bool) -> Chain<Who> {

@@ -247,6 +247,12 @@ pub(crate) mod clock {
         now().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// Now, as an [`Instant`].
+    #[inline]
+    pub(crate) fn instant() -> Instant {
+        Instant::now()
+    }
+
     /// The moment of an [`Instant`]; now, if it has passed.
     pub(crate) fn at(instant: Instant) -> u64 {
         after(instant.saturating_duration_since(Instant::now()))

@@ -32,6 +32,8 @@ pub(super) struct Machine {
     /// The clock, in a run that is not by time.
     pub(super) now: u64,
     pub(super) counts: Counts,
+    /// How many numbers were given out.
+    serials: usize,
     pub(super) choice: Choice,
     pub(super) record: Record,
     /// Some thread start was refused: fewer threads than Ps are no mistake.
@@ -226,6 +228,15 @@ pub(crate) fn rng() -> u32 {
     with(|m| m.rng.next()).unwrap_or(0)
 }
 
+/// The next of the numbers from one.
+pub(crate) fn serial() -> usize {
+    with(|m| {
+        m.serials += 1;
+        m.serials
+    })
+    .unwrap_or(1)
+}
+
 /// What was counted so far.
 pub(crate) fn counts() -> Counts {
     with(|m| m.counts).unwrap_or_default()
@@ -294,6 +305,7 @@ impl Machine {
             // Not zero, which words of heist's have a meaning for.
             now: 1_000,
             counts: Counts::default(),
+            serials: 0,
             choice,
             record: Record::new(),
             refused: false,

@@ -5,6 +5,7 @@ pub(crate) mod clock {
     use super::super::machine;
     use super::super::record::Op;
 
+    use std::sync::OnceLock;
     use std::time::{Duration, Instant};
 
     /// Nanoseconds on the virtual clock.
@@ -20,10 +21,22 @@ pub(crate) mod clock {
         now().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The moment of an [`Instant`], as far from now as it is from the real now.
+    /// Now, as an [`Instant`].
     #[track_caller]
+    pub(crate) fn instant() -> Instant {
+        beginning() + Duration::from_nanos(now())
+    }
+
+    /// The moment of an [`Instant`].
     pub(crate) fn at(instant: Instant) -> u64 {
-        after(instant.saturating_duration_since(Instant::now()))
+        let since = instant.saturating_duration_since(beginning()).as_nanos();
+        u64::try_from(since).unwrap_or(u64::MAX)
+    }
+
+    /// When the virtual clock was zero: the same moment for all runs.
+    fn beginning() -> Instant {
+        static BEGINNING: OnceLock<Instant> = OnceLock::new();
+        *BEGINNING.get_or_init(Instant::now)
     }
 }
 
@@ -53,6 +66,12 @@ pub(crate) mod env {
     /// A simulated process has no variables: a seed would not replay.
     pub(crate) fn var(_: &str) -> Option<String> {
         None
+    }
+
+    /// A number for what elsewhere is told apart by its address: those differ from run
+    /// to run.
+    pub(crate) fn serial() -> usize {
+        machine::serial()
     }
 
     pub(crate) fn entropy() -> u64 {
