@@ -14,12 +14,17 @@
 //! [`thread`] has std's whole thread API on goroutines, [`Builder`] makes a
 //! [`Runtime`] of one's own.
 //!
+//! They talk by [`chan`] and [`sync`], sleep by [`time`], fork and join by [`par`], and
+//! wait for the world by [`net`], [`io`], [`fs`], [`process`] and [`signal`].
+//! [`runtime`] asks the scheduler and tells it, [`stack`] is for deep recursion, and
+//! [`debug`] looks inside.
+//!
 //! # The one rule
 //!
 //! A goroutine that blocks may go on on another OS thread. So nothing that came
 //! out of a `thread_local!` (a reference, a borrowed `RefCell`, a cloned handle
-//! that is not `Send`) may live across a call that can block. Use
-//! [`goroutine_local!`] for values that belong to a goroutine, or
+//! that is not `Send`) may live across a call into heist that can block or yield; [`go`]
+//! is one of those. Use [`goroutine_local!`] for values that belong to a goroutine, or
 //! [`runtime::pin`] while such a thing is held. The compiler cannot check this, and
 //! may itself look a thread-local up once for the time before and after a call: keep
 //! a function that uses one from being inlined into one that blocks.
@@ -30,6 +35,13 @@
 //! A goroutine that computes, or blocks its thread, loses its P to the others and
 //! goes on where it is; [`syscall`], [`blocking`] and [`no_preempt`] say more about a
 //! call than the scheduler can know.
+//!
+//! # The environment
+//!
+//! `HEIST_MAX_PROCS` is the number of Ps where a program does not say it.
+//! `HEISTDEBUG=schedtrace=1000,scheddetail=1` prints what the scheduler does, every so
+//! many milliseconds; `tlsguard=1` there searches for borrowed thread-locals. At SIGQUIT
+//! all goroutines are listed.
 //!
 //! # Where it runs
 //!

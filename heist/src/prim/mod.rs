@@ -10,11 +10,13 @@
 //! | loom | `model.rs` | `--cfg loom` | loom's atomics; explores every interleaving |
 //! | sim | `sim/` | `--cfg sim` (the package `heist-sim`) | a deterministic machine of many virtual cores |
 //!
-//! What is *not* covered: memory mappings and signals (`stack`, `sched::signal`),
-//! which have no meaning on a simulated machine.
+//! What is *not* covered: memory mappings (`stacks::map`), which are the same on a
+//! simulated machine, and the handlers of the kernel's signals (`sched::signal`), in
+//! whose place `sim/signal.rs` has signals of its own.
 //!
 //! The test `layering` reads the sources and fails when a file above this
-//! module names `std::sync::atomic`, `std::thread` or `libc::syscall`.
+//! module names `std::sync::atomic`, `std::thread`, `libc::syscall` or
+//! `clock_gettime`.
 
 #[cfg(loom)]
 #[allow(unsafe_code)] // named file: the models' plain memory

@@ -10,7 +10,7 @@
 //!
 //! 1. *A P with nothing to run* ([`look`], phase 5 of `find_runnable`), without
 //!    waiting.
-//! 2. *One idle M* (`find::stop_m`): it waits in the poller, until the next timer if
+//! 2. *One idle M* (`find::sleep_idle`): it waits in the poller, until the next timer if
 //!    it is also the keeper of the timers. Somebody who has a P for it rings.
 //! 3. *A P that is busy*, now and then, if nobody else has ([`look_if_late`]).
 //! 4. *sysmon*, when all Ps compute ([`look_for_others`]).
