@@ -249,6 +249,9 @@ fn a_destructor_may_spawn_and_is_refused() {
             if heist::thread::Builder::new().spawn(|| ()).is_err() {
                 self.0.fetch_add(1, Ordering::SeqCst);
             }
+            if heist::thread::scope(|s| s.spawn(|| ()).join()).is_err() {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
         }
     }
     let refused = Arc::new(AtomicUsize::new(0));
@@ -264,7 +267,7 @@ fn a_destructor_may_spawn_and_is_refused() {
         wait_for(&arrived, 1);
     });
     drop(runtime);
-    assert_eq!(refused.load(Ordering::SeqCst), 2);
+    assert_eq!(refused.load(Ordering::SeqCst), 3);
 }
 
 /// A panicking goroutine waits in a destructor for one that only a shutdown
@@ -294,6 +297,30 @@ fn a_goroutine_that_waits_in_place_ends() {
     drop(runtime);
     let payload = panicked.join().unwrap_err();
     assert_eq!(payload.downcast_ref::<&str>(), Some(&"on purpose"));
+}
+
+/// A goroutine that lost its P waits when the runtime closes, and is woken before anybody
+/// unwinds it.
+#[test]
+fn one_that_is_woken_without_a_p_while_the_runtime_closes_ends() {
+    let _watch = watchdog("woken without a P");
+    for round in 0..20u64 {
+        let runtime = runtime(1);
+        let (send, receive) = heist::chan::bounded::<u64>(0);
+        let waits = runtime.go(move || {
+            // Undeclared: its P is taken meanwhile.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            receive.recv()
+        });
+        let sender = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_micros(20_000 + 100 * round));
+            let _ = send.send_timeout(7, std::time::Duration::from_millis(200));
+        });
+        std::thread::sleep(std::time::Duration::from_millis(15));
+        drop(runtime);
+        let _ = waits.join();
+        sender.join().unwrap();
+    }
 }
 
 /// On one P: a destructor yields until another goroutine has run.

@@ -325,6 +325,9 @@ fn hand_over(m: &'static M, g: &'static G) -> bool {
     let searched = m.searching();
     m.set_searching(false);
     if m.sched.closing() {
+        if searched {
+            let _ = m.sched.idle.found();
+        }
         m.release_p();
         return false;
     }

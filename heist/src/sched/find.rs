@@ -30,6 +30,7 @@ use crate::prim::mutant::{Mutant, is};
 use crate::prim::probe;
 use crate::timer::NEVER;
 use std::ptr;
+use std::time::Duration;
 
 /// How often the global queue comes before the local one: a prime, so that no
 /// rhythm of the program's own hides it.
@@ -38,6 +39,9 @@ pub(crate) const GLOBAL_EVERY: u32 = 61;
 /// How long a goroutine and those that it wakes through runnext may keep a P
 /// while others are queued.
 pub(crate) const SLICE: u64 = 10_000_000;
+
+/// How long an idle M that is needed sleeps at least before it asks again whether it is.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// How many runnexts in a row run before the clock is read.
 const SAMPLE: u32 = 32;
@@ -382,7 +386,7 @@ pub(crate) fn become_idle(m: &'static M) -> bool {
 pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
     m.note.watch(watch);
     let sched = m.sched;
-    let patience = sched.config().idle_thread;
+    let mut patience = sched.config().idle_thread;
     loop {
         let offices = take_offices(m);
         let mut events = None;
@@ -419,8 +423,13 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
         if some {
             // No P is idle: those that run will see them.
             events.iter().for_each(netpoll::deliver_from_outside);
-        } else if !woken && !offices.polls && !due && retire(m) {
-            return false;
+        } else if !woken && !offices.polls && !due {
+            if retire(m) {
+                return false;
+            }
+            // It is needed: whoever wants threads to end at once does not want that
+            // asked without a pause.
+            patience = patience.max(ASK_AGAIN);
         }
         // Or it was told to look at its offices again.
     }

@@ -29,6 +29,7 @@ use super::protocol::forks::{Forks, Link, Unlinked, Unset};
 use super::protocol::g_state::Status;
 use super::protocol::join::{Detach, Wait};
 use super::schedt::{self, Sched};
+use super::spawn::Counted;
 use super::task::{Ended, Shutdown, Task};
 use super::waiter::Waiter;
 use super::wake;
@@ -504,11 +505,9 @@ pub(super) fn raid(
     let node = node.ok()?;
     let id = schedt::reserve_ids(1);
     let ours = || list.runtime.load(Ordering::Relaxed) == u32::from(sched.slot()) + 1;
-    if p.is_none() {
-        // First: once it is claimed, its forker may end, and a shutdown count those that
-        // are left.
-        sched.foreign_spawned.fetch_add(1, Ordering::Relaxed);
-    }
+    // First: once it is claimed, its forker may end, and a shutdown count those that are
+    // left.
+    let counted = p.is_none().then(|| Counted::new(sched));
     let claimed = list.forks.raid(ours, |link| {
         // SAFETY: the block was just taken, and the fork claimed.
         unsafe { emplace(node, id, 0, sched, link) };
@@ -518,12 +517,9 @@ pub(super) fn raid(
             p.counters.spawned.bump();
             p.counters.raided.bump();
         }
-        (true, None) => {}
+        (true, None) => counted.into_iter().for_each(Counted::stays),
         (false, Some(p)) => p.own().gs.put(node),
-        (false, None) => {
-            sched.foreign_spawned.fetch_sub(1, Ordering::Relaxed);
-            g_pool::put(node);
-        }
+        (false, None) => g_pool::put(node),
     }
     claimed.then_some(node)
 }

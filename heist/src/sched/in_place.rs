@@ -203,6 +203,16 @@ pub(crate) fn park_in_shutdown(m: &'static M, g: &'static G) -> Resume {
     }
 }
 
+/// A moment, of at most so many nanoseconds, in which a goroutine that unwinds while its
+/// runtime closes waits for something: with its thread, which counts as waiting.
+pub(crate) fn pause_in_shutdown(most: u64) {
+    thread::yield_now();
+    let Some(m) = super::m::current() else { return };
+    let waiting = (!m.is_ghost()).then(|| InPlace::new(m.sched));
+    m.note.sleep_for(Duration::from_nanos(most.min(1_000_000)));
+    drop(waiting);
+}
+
 /// Ties a goroutine that runs on `m` to it. Returns whether it was tied before.
 /// Safe to call from a signal handler.
 pub(crate) fn pin(g: &'static G, m: &'static M) -> bool {

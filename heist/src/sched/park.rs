@@ -70,10 +70,11 @@ fn park_without_p(m: &'static M, reason: WaitReason, site: &'static Location<'st
         m.lease.leave();
         return Resume::Run;
     }
+    // First: by that a shutdown tells one that was woken from one that yields.
+    g.note_wait(reason, clock::now(), site);
     if m.sched.closing() {
         return park_in_shutdown(m, g);
     }
-    g.note_wait(reason, clock::now(), site);
     if stays(m, g) {
         return in_place::park_without_p(m, g);
     }

@@ -338,11 +338,12 @@ impl Sched {
                 sched.put_idle_p(&mut shared, p);
             }
         }
-        shared.closed = false;
         shared.expected = hosted;
         sched.life.store(sched.life().wrapping_add(1), Ordering::Relaxed);
-        drop(shared);
+        // With the lock: whoever finds it open, and starts an M, has that find it open.
         sched.halt.store(0, Ordering::Release);
+        shared.closed = false;
+        drop(shared);
         Some(sched)
     }
 
@@ -433,6 +434,15 @@ impl Sched {
         for p in self.ps_ever() {
             // SAFETY: there are no Ms, so nobody holds the Ps.
             unsafe { Held::new(p) }.reset(self.config().stack, 0);
+        }
+        // A thread that was about to wake an M finds the runtime closed, and stops
+        // searching. Should the kernel not let it for so long, the slot is not used again.
+        let patience = clock::after(Duration::from_secs(1));
+        while self.idle.searching() != 0 {
+            if clock::now() > patience {
+                return;
+            }
+            thread::yield_now();
         }
         FREE.lock().0.push(self);
     }

@@ -278,7 +278,7 @@ fn unwind_all(sched: &'static Sched) {
     let stack = super::signal::AltStack::install();
     let mut mine = Vec::new();
     g_pool::each_used(|g| {
-        if g.runtime() == sched.slot() && !g.has(flag::PINNED) {
+        if is_left(sched, g) {
             mine.push((g, g.id()));
         }
     });
@@ -289,13 +289,25 @@ fn unwind_all(sched: &'static Sched) {
         if !sched.unwinding.lock().insert(id) {
             continue;
         }
-        if !unwind_one(sched, m, g) {
+        // Since it was seen it may have ended, unwound by another, and its block be that
+        // of another runtime's goroutine.
+        if g.id() != id || !is_left(sched, g) || !unwind_one(sched, m, g) {
             sched.unwinding.lock().remove(&id);
         }
     }
     drop(stack);
     thread::set_slot(before);
     sched.put_ghost(m);
+}
+
+/// Whether a goroutine of the runtime is left to an unwinder: nobody runs it, and it does
+/// not wait with a thread of its own. One that runs, on a thread that the runtime has
+/// lost, ends by itself or comes back.
+fn is_left(sched: &'static Sched, g: &'static G) -> bool {
+    // What is pinned stays so while it waits: asked before its state.
+    g.runtime() == sched.slot()
+        && !g.has(flag::PINNED)
+        && matches!(g.state.status(), Status::Waiting | Status::Runnable)
 }
 
 /// Ends one goroutine. Returns whether it did.

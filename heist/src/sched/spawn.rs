@@ -187,6 +187,8 @@ pub(crate) unsafe fn spawn_on<F: FnOnce() -> T, T>(
     options: Options,
     site: &'static Location<'static>,
 ) -> Result<&'static G, SpawnError> {
+    let counted = Counted::new(sched);
+    // With the count: a shutdown that is not seen here sees that somebody is on the way.
     if sched.closing() {
         return Err(SpawnError::Closed);
     }
@@ -227,8 +229,30 @@ pub(crate) unsafe fn spawn_on<F: FnOnce() -> T, T>(
         exec::start_on(exec::new_frame(stack), g);
     }
     let home = park::Home::of(g);
-    sched.foreign_spawned.fetch_add(1, Ordering::Relaxed);
+    counted.stays();
     g.state.become_(Status::Runnable);
     home.enqueue(g);
     Ok(g)
+}
+
+/// A goroutine that is about to be spawned by somebody without a P counts among the
+/// runtime's, so that a shutdown waits for it.
+pub(crate) struct Counted(&'static Sched);
+
+impl Counted {
+    pub(crate) fn new(sched: &'static Sched) -> Self {
+        sched.foreign_spawned.fetch_add(1, Ordering::SeqCst);
+        Counted(sched)
+    }
+
+    /// It was spawned.
+    pub(crate) fn stays(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.foreign_spawned.fetch_sub(1, Ordering::SeqCst);
+    }
 }

@@ -84,6 +84,9 @@ impl Due {
                     ready_last(sched, p, g);
                 }
             }
+            // Nothing is called any more, and what the function's drop does is not for
+            // this thread: whoever clears the timers drops it.
+            Due::Call(..) if sched.closing() => drop(add(sched, p.get(), self, NEVER)),
             Due::Call(alarm, number) => alarm.ring(sched, number),
             Due::Poll(desc, side, number) => {
                 netpoll::wake_all(side.of(desc).expire(number), |turn| turn.wake_last(sched, p));

@@ -11,7 +11,7 @@ use super::m;
 use super::p::P;
 use super::protocol::g_state::Status;
 use super::schedt::{self, Sched};
-use super::spawn::SpawnError;
+use super::spawn::{Counted, SpawnError};
 use super::task::TaskOf;
 use super::wake;
 use crate::prim::atomic::{AtomicUsize, Ordering, fence};
@@ -78,6 +78,7 @@ pub(crate) unsafe fn spawn_at<F: FnOnce() -> T, T>(
     f: F,
     site: &'static Location<'static>,
 ) -> Result<&'static G, SpawnError> {
+    let counted = Counted::new(sched);
     if sched.closing() {
         return Err(SpawnError::Closed);
     }
@@ -92,7 +93,7 @@ pub(crate) unsafe fn spawn_at<F: FnOnce() -> T, T>(
     });
     // SAFETY: the block is free and ours.
     unsafe { TaskOf::<F, T>::emplace(g, f) };
-    sched.foreign_spawned.fetch_add(1, Ordering::Relaxed);
+    counted.stays();
     g.state.become_(Status::Runnable);
     if p.id < sched.reserved() {
         wake::inject(sched, sched.life(), g);

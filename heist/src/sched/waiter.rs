@@ -326,10 +326,11 @@ impl Turn {
             return self.slept(park::park_whatever_comes(reason, site));
         }
         while !g.state.take_notified() {
-            if clock::now() >= deadline && self.waiter.turn().expire(self.number) {
+            let now = clock::now();
+            if now >= deadline && self.waiter.turn().expire(self.number) {
                 return Slept::Expired;
             }
-            thread::yield_now();
+            super::in_place::pause_in_shutdown(deadline.saturating_sub(now));
         }
         self.slept(Resume::Run)
     }

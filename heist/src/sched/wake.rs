@@ -252,7 +252,8 @@ pub(crate) fn wake_this(sched: &'static Sched, p: &'static P) {
 pub(crate) fn start_first(sched: &'static Sched) -> std::io::Result<()> {
     let (m, p) = {
         let mut shared = sched.shared.lock();
-        let Some(p) = sched.take_idle_p(&mut shared) else { fatal!("a runtime without Ps") };
+        // Whoever set a timer here from outside has started one already.
+        let Some(p) = sched.take_idle_p(&mut shared) else { return Ok(()) };
         shared.threads += 1;
         (free_m(sched, &mut shared), p)
     };

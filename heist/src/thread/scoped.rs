@@ -103,8 +103,16 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        match Builder::new().spawn_scoped(self, f) {
+        let site = Location::caller();
+        match spawn_scoped(self, f, Options::default(), site) {
             Ok(handle) => handle,
+            // A goroutine that a shutdown unwinds must not panic once more.
+            Err(SpawnError::Closed)
+                if super::panicking()
+                    && let Ok(g) = spawn::stillborn::<()>(site) =>
+            {
+                ScopedJoinHandle::new(JoinHandle::new(g, None), Packet::new(self))
+            }
             Err(error) => panic!("failed to spawn goroutine: {error}"),
         }
     }
@@ -124,6 +132,12 @@ impl fmt::Debug for Scope<'_, '_> {
 struct Packet<T> {
     result: Lock<Option<Result<T>>>,
     data: Arc<Data>,
+}
+
+impl<T> Packet<T> {
+    fn new(scope: &Scope<'_, '_>) -> Arc<Self> {
+        Arc::new(Packet { result: Lock::new(Rank::Leaf, None), data: scope.data.clone() })
+    }
 }
 
 impl<T> Drop for Packet<T> {
@@ -151,6 +165,10 @@ pub struct ScopedJoinHandle<'scope, T> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
+    fn new(handle: JoinHandle<()>, packet: Arc<Packet<T>>) -> Self {
+        ScopedJoinHandle { handle, packet, marker: PhantomData }
+    }
+
     /// Waits for the goroutine to end, and returns its value, or the payload of
     /// the panic that ended it.
     #[track_caller]
@@ -241,21 +259,30 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let options = self.options();
-        let name = options.name.clone();
-        let packet =
-            Arc::new(Packet { result: Lock::new(Rank::Leaf, None), data: scope.data.clone() });
-        scope.data.add();
-        let body = Body { f, packet: packet.clone(), count_off: CountOff(scope.data.clone()) };
-        let body = move || body.run();
-        // SAFETY: `scope` waits for the count before anything that `f` borrows
-        // ends; the closure is dropped, or has returned, before it is counted
-        // off. All is `Send`.
-        let g = unsafe {
-            spawn::spawn_on(runtime::current_sched(), body, options, Location::caller())
-        }?;
-        Ok(ScopedJoinHandle { handle: JoinHandle::new(g, name), packet, marker: PhantomData })
+        Ok(spawn_scoped(scope, f, self.options(), Location::caller())?)
     }
+}
+
+fn spawn_scoped<'scope, F, T>(
+    scope: &'scope Scope<'scope, '_>,
+    f: F,
+    options: Options,
+    site: &'static Location<'static>,
+) -> std::result::Result<ScopedJoinHandle<'scope, T>, SpawnError>
+where
+    F: FnOnce() -> T + Send + 'scope,
+    T: Send + 'scope,
+{
+    let name = options.name.clone();
+    let packet = Packet::new(scope);
+    scope.data.add();
+    let body = Body { f, packet: packet.clone(), count_off: CountOff(scope.data.clone()) };
+    let body = move || body.run();
+    // SAFETY: `scope` waits for the count before anything that `f` borrows
+    // ends; the closure is dropped, or has returned, before it is counted
+    // off. All is `Send`.
+    let g = unsafe { spawn::spawn_on(runtime::current_sched(), body, options, site) }?;
+    Ok(ScopedJoinHandle::new(JoinHandle::new(g, name), packet))
 }
 
 /// Runs a closure that borrows as a goroutine of `sched`, and waits for it.

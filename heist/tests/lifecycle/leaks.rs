@@ -144,13 +144,16 @@ fn an_idle_runtime_does_not_compute() {
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     };
     watched(|| {
-        let keep = Duration::from_millis(2);
-        let runtime = heist::Builder::new().max_procs(2).thread_keep_alive(keep).build().unwrap();
-        runtime.run(|| thread::scope(|s| (0..100).for_each(|_| drop(s.spawn(thread::yield_now)))));
-        std::thread::sleep(10 * keep);
-        let before = cpu();
-        std::thread::sleep(Duration::from_millis(300));
-        let used = cpu() - before;
-        assert!(used < Duration::from_millis(150), "{used:?} in 300 ms");
+        for keep in [Duration::from_millis(2), Duration::ZERO] {
+            let builder = heist::Builder::new().max_procs(2).thread_keep_alive(keep);
+            let runtime = builder.build().unwrap();
+            runtime
+                .run(|| thread::scope(|s| (0..100).for_each(|_| drop(s.spawn(thread::yield_now)))));
+            std::thread::sleep(Duration::from_millis(20));
+            let before = cpu();
+            std::thread::sleep(Duration::from_millis(300));
+            let used = cpu() - before;
+            assert!(used < Duration::from_millis(150), "{used:?} in 300 ms, kept for {keep:?}");
+        }
     });
 }
