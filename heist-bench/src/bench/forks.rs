@@ -1,5 +1,8 @@
 //! Fork-join: Fibonacci, an unbalanced tree, quicksort. Everybody forks at every call,
 //! without a grain size; the plain recursion is what it costs not to fork.
+//!
+//! tokio and Go have a task for each fork and take dozens of times as long. They do a
+//! part of the work, and their samples are scaled to the whole.
 
 use super::compare::{Comparison, Goal};
 use super::{Benchmark, Peer, Problem, Round, nanos_since};
@@ -25,15 +28,25 @@ pub(super) const BENCHMARK_SORT: Benchmark =
 pub(super) const PROBLEM_FIB: Problem = Problem {
     name: "fib",
     warm_up: true,
-    peers: &[(Peer::Heist, fib::heist), (Peer::Rayon, fib::rayon), (Peer::Plain, fib::plain)],
-    go: false,
+    peers: &[
+        (Peer::Heist, fib::heist),
+        (Peer::Rayon, fib::rayon),
+        (Peer::Tokio, fib::tokio),
+        (Peer::Plain, fib::plain),
+    ],
+    go: true,
 };
 
 pub(super) const PROBLEM_TREE: Problem = Problem {
     name: "tree",
     warm_up: true,
-    peers: &[(Peer::Heist, tree::heist), (Peer::Rayon, tree::rayon), (Peer::Plain, tree::plain)],
-    go: false,
+    peers: &[
+        (Peer::Heist, tree::heist),
+        (Peer::Rayon, tree::rayon),
+        (Peer::Tokio, tree::tokio),
+        (Peer::Plain, tree::plain),
+    ],
+    go: true,
 };
 
 pub(super) const PROBLEM_SORT: Problem = Problem {
@@ -53,7 +66,9 @@ fn run_fib(session: &mut Session) -> Table {
     let goal = Goal::Of(Peer::Rayon, 0.35);
     let mut comparison = Comparison::new(title, &PROBLEM_FIB, forks, rounds, forks as f64, goal);
     comparison.growth = Some(GROWTH);
-    comparison.run(session)
+    let mut table = comparison.run(session);
+    table.note("tokio and Go do a part of it, and their samples are scaled");
+    table
 }
 
 fn run_tree(session: &mut Session) -> Table {
@@ -63,7 +78,9 @@ fn run_tree(session: &mut Session) -> Table {
     let goal = Goal::Of(Peer::Rayon, 0.5);
     let mut comparison = Comparison::new(title, &PROBLEM_TREE, nodes, rounds, nodes as f64, goal);
     comparison.growth = Some(GROWTH);
-    comparison.run(session)
+    let mut table = comparison.run(session);
+    table.note("tokio and Go do a part of it, and their samples are scaled");
+    table
 }
 
 fn run_sort(session: &mut Session) -> Table {
@@ -74,8 +91,22 @@ fn run_sort(session: &mut Session) -> Table {
     Comparison::new(title, &PROBLEM_SORT, n, rounds, 1e6, goal).run(session)
 }
 
+/// What those who need a task for each fork do less: so many times fewer nodes.
+const LESS: u64 = 16;
+
+/// What a branch of a tokio task returns.
+type Pinned = std::pin::Pin<Box<dyn Future<Output = u64> + Send>>;
+
+/// The second branch of a fork of tokio's.
+async fn join_task(task: tokio::task::JoinHandle<u64>) -> u64 {
+    task.await.unwrap_or_else(|error| panic!("a branch failed: {error}"))
+}
+
 mod fib {
     use super::*;
+
+    /// And so much less in the argument of Fibonacci, which is about as much.
+    const LESS: u32 = 6;
 
     /// How many forks the Fibonacci number of `n` takes.
     pub(super) fn forks_of(n: u32) -> u64 {
@@ -109,6 +140,24 @@ mod fib {
         }
         let (pool, n) = (super::super::rayon_pool(procs), argument(forks));
         Box::new(move || vec![pool.install(|| time(|| fib(n), serial(n)))])
+    }
+
+    pub(super) fn tokio(procs: usize, forks: u64) -> Round {
+        fn fib(n: u32) -> Pinned {
+            Box::pin(async move {
+                if n < 2 {
+                    return n.into();
+                }
+                let b = tokio::spawn(fib(n - 2));
+                fib(n - 1).await + join_task(b).await
+            })
+        }
+        let (runtime, n) = (super::super::tokio_runtime(procs), argument(forks));
+        let part = n.saturating_sub(LESS).max(2);
+        Box::new(move || {
+            let solve = || super::super::on_tokio(&runtime, fib(part));
+            vec![time(solve, serial(part)) * forks_of(n).max(1) / forks_of(part)]
+        })
     }
 
     pub(super) fn plain(_: usize, forks: u64) -> Round {
@@ -167,6 +216,26 @@ mod tree {
         }
         let (pool, expected) = (super::super::rayon_pool(procs), sum(nodes, 1));
         Box::new(move || vec![pool.install(|| time(|| walk(nodes, 1), expected))])
+    }
+
+    pub(super) fn tokio(procs: usize, nodes: u64) -> Round {
+        fn walk(nodes: u64, seed: u64) -> Pinned {
+            Box::pin(async move {
+                if nodes == 0 {
+                    return 0;
+                }
+                let (value, left) = node(nodes, seed);
+                let b = tokio::spawn(walk(nodes - 1 - left, !value));
+                let a = walk(left, value).await;
+                a.wrapping_add(join_task(b).await).wrapping_add(value)
+            })
+        }
+        let part = (nodes / LESS).max(1);
+        let (runtime, expected) = (super::super::tokio_runtime(procs), sum(part, 1));
+        Box::new(move || {
+            let solve = || super::super::on_tokio(&runtime, walk(part, 1));
+            vec![time(solve, expected) * nodes / part]
+        })
     }
 
     pub(super) fn plain(_: usize, nodes: u64) -> Round {

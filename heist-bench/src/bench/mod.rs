@@ -98,7 +98,8 @@ pub(crate) enum Peer {
     May,
     Rayon,
     Threads,
-    /// One thread that forks nothing.
+    /// One thread that forks nothing: no peer, but what they cannot get below with one
+    /// worker.
     Plain,
     Go,
 }

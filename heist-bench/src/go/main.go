@@ -35,6 +35,10 @@ const (
 	busy       = 5 * time.Millisecond
 	computing  = 50 * time.Microsecond
 	children   = 10
+
+	// A goroutine for each fork: a part of the work will do.
+	lessArgument = 6
+	lessNodes    = 16
 )
 
 type problem struct {
@@ -67,6 +71,8 @@ var problems = map[string]problem{
 	"blockers":          {blockers, true},
 	"blockers_ticker":   {blockersTicker, true},
 	"skynet":            {skynet, true},
+	"fib":               {fibonacci, true},
+	"tree":              {tree, true},
 	"echo":              {echo, true},
 	"connections":       {connections, false},
 	"http":              {http, true},
@@ -408,6 +414,79 @@ func node(up chan<- int, begin, end int) {
 		sum += <-values
 	}
 	up <- sum
+}
+
+// How many forks the Fibonacci number of n takes.
+func forksOf(n int) int {
+	before, last := 0, 0
+	for i := 2; i <= n; i++ {
+		before, last = last, before+last+1
+	}
+	return last
+}
+
+func fibonacci(forks int) []int64 {
+	n := 0
+	for forksOf(n+1) <= forks {
+		n++
+	}
+	part := max(2, n-lessArgument)
+	a, b := 0, 1
+	for i := 0; i < part; i++ {
+		a, b = b, a+b
+	}
+	begin := time.Now()
+	check(fib(part), a)
+	took := time.Since(begin).Nanoseconds()
+	return []int64{took * int64(max(1, forksOf(n))) / int64(forksOf(part))}
+}
+
+func fib(n int) int {
+	if n < 2 {
+		return n
+	}
+	second := make(chan int, 1)
+	go func() { second <- fib(n - 2) }()
+	first := fib(n - 1)
+	return first + <-second
+}
+
+func tree(nodes int) []int64 {
+	part := max(1, nodes/lessNodes)
+	expected := sumTree(uint64(part), 1)
+	begin := time.Now()
+	sum := walkTree(uint64(part), 1)
+	took := time.Since(begin).Nanoseconds()
+	if sum != expected {
+		fail("a wrong sum")
+	}
+	return []int64{took * int64(nodes) / int64(part)}
+}
+
+// A node with that many nodes in its tree: its value, and how many go to the left.
+func treeNode(nodes, seed uint64) (value, left uint64) {
+	hash := (seed ^ nodes) * 0x9e37_79b9_7f4a_7c15
+	hash = (hash ^ hash>>32) * 0xd6e8_feb8_6659_fd93
+	return hash, (nodes - 1) * (hash >> 57) / 128
+}
+
+func sumTree(nodes, seed uint64) uint64 {
+	if nodes == 0 {
+		return 0
+	}
+	value, left := treeNode(nodes, seed)
+	return sumTree(left, value) + sumTree(nodes-1-left, ^value) + value
+}
+
+func walkTree(nodes, seed uint64) uint64 {
+	if nodes == 0 {
+		return 0
+	}
+	value, left := treeNode(nodes, seed)
+	second := make(chan uint64, 1)
+	go func() { second <- walkTree(nodes-1-left, ^value) }()
+	first := walkTree(left, value)
+	return first + <-second + value
 }
 
 func check(is, should int) {

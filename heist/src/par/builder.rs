@@ -115,6 +115,11 @@ impl<S> ThreadPoolBuilder<S> {
     /// The calling thread counts as a part of the pool, its first, and one thread less
     /// is started. It does not run goroutines: what it calls on the pool runs there,
     /// while it waits; and if it is the only one, the pool has a thread of its own.
+    ///
+    /// In rayon the thread runs what others have spawned whenever it waits inside of the
+    /// pool. Here that would be on top of frames that it cannot leave: what blocks there
+    /// would keep the thread from going on when what it waits for is done, which is the
+    /// trouble that goroutines are meant to end.
     pub fn use_current_thread(mut self) -> Self {
         self.use_current_thread = true;
         self

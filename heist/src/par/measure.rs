@@ -1,14 +1,19 @@
 //! Work and span of a computation, in the way of Cilkview.
 //!
 //! A computation that is measured runs on one goroutine: both branches of each fork, one
-//! after the other. What each strand takes is added to the work, and along the longer
-//! branch of each fork to the span.
+//! after the other, and the closures of a scope when its body is done. What each strand
+//! takes is added to the work, and along the longer branch of each fork to the span.
 
 use super::scope::inside;
 use crate::prim::clock;
+use crate::prim::lock::{Lock, Rank};
 use crate::sched::forks::{self, List};
+use crate::sched::jobs::Job;
+use crate::stack;
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic::Location;
+use std::ptr;
 use std::time::Duration;
 
 /// What a fork costs whose branch goes to another P, in nanoseconds: it is shared, a
@@ -95,8 +100,18 @@ fn ratio(a: Duration, b: Duration) -> f64 {
 }
 
 /// Calls `f`, one branch after the other, and measures it: how much there is to do, and
-/// how much of that must be done one after the other. The forks that count are those of
-/// [`join`](super::join()) and of what is made of it.
+/// how much of that must be done one after the other.
+///
+/// What counts as a fork: [`join`](super::join()) and all that is made of it
+/// ([`par_for`](super::par_for()), [`map_reduce`](super::map_reduce), sorting, rayon's
+/// iterators), and what is spawned in a [`scope`](super::scope()) of either kind, whose
+/// closures run when its body is done. What does not: goroutines, closures that are
+/// [spawned](super::spawn()) without a scope or [broadcast](super::broadcast()), and what
+/// is installed on another pool. They run elsewhere as ever; the time that `f` waits for
+/// them is a part of its strand.
+///
+/// Since all of it runs on the calling goroutine, branches that block on each other must
+/// not be measured: the first would wait for ever.
 ///
 /// ```
 /// fn sum(numbers: &[u64]) -> u64 {
@@ -138,29 +153,39 @@ fn measure_here<R>(f: impl FnOnce() -> R) -> (R, Measured) {
     let value = f();
     drop(metering);
     meter.strand_ends();
-    let Chain { work, span, burdened } = meter.chain;
     let nanos = Duration::from_nanos;
     let measured = Measured {
-        work: nanos(work),
-        span: nanos(span),
-        burdened_span: nanos(burdened),
+        work: nanos(meter.work),
+        span: nanos(meter.at.span),
+        burdened_span: nanos(meter.at.burdened),
         forks: meter.forks,
     };
     (value, measured)
 }
 
-/// What strands that follow each other take, in nanoseconds.
+/// Where a strand is: how long the longest chain of strands up to it takes, in
+/// nanoseconds since the measurement began.
 #[derive(Clone, Copy, Debug, Default)]
-struct Chain {
-    work: u64,
+pub(super) struct Moment {
     span: u64,
     burdened: u64,
 }
 
+impl Moment {
+    fn later(self, other: Moment) -> Moment {
+        Moment { span: self.span.max(other.span), burdened: self.burdened.max(other.burdened) }
+    }
+
+    fn burden(self) -> Moment {
+        Moment { burdened: self.burdened + BURDEN, ..self }
+    }
+}
+
 /// The measurement of a goroutine.
 struct Meter {
-    /// Since the last fork or join whose branches are not done.
-    chain: Chain,
+    work: u64,
+    /// Where the present strand is.
+    at: Moment,
     /// When the present strand began.
     since: u64,
     /// What two readings of the clock cost, which is not the program's.
@@ -175,20 +200,24 @@ impl Meter {
             clock::now() - begin
         });
         let reading = reading.min().unwrap_or(0);
-        Meter { chain: Chain::default(), since: clock::now(), reading, forks: 0 }
+        Meter { work: 0, at: Moment::default(), since: clock::now(), reading, forks: 0 }
     }
 
-    fn strand_ends(&mut self) {
+    fn strand_ends(&mut self) -> Moment {
         let now = clock::now();
         let took = (now - self.since).saturating_sub(self.reading);
         self.since = now;
-        self.chain.work += took;
-        self.chain.span += took;
-        self.chain.burdened += took;
+        self.work += took;
+        self.at.span += took;
+        self.at.burdened += took;
+        self.at
     }
 
-    fn of(list: &'static List) -> *mut Meter {
-        list.meter.get().cast()
+    /// The meter of a goroutine that is measured: the caller.
+    fn with<R>(list: &'static List, f: impl FnOnce(&mut Meter) -> R) -> R {
+        // SAFETY: the meter is in the frame of `measure_here`, further up on the stack
+        // of this goroutine, and nothing refers to it but for moments like this.
+        f(unsafe { &mut *list.meter.get().cast::<Meter>() })
     }
 }
 
@@ -196,39 +225,89 @@ impl Meter {
 /// dropped when that is done.
 pub(super) struct Split {
     list: &'static List,
-    before: Chain,
-    first: Chain,
+    begin: Moment,
+    first: Moment,
 }
 
 impl Split {
     pub(super) fn new(list: &'static List) -> Self {
-        // SAFETY: the meter is in the frame of `measure_here`, further up on the stack
-        // of this goroutine, and nothing refers to it but for moments like this.
-        let meter = unsafe { &mut *Meter::of(list) };
-        meter.strand_ends();
-        meter.forks += 1;
-        let before = std::mem::take(&mut meter.chain);
-        Split { list, before, first: Chain::default() }
+        Meter::with(list, |meter| {
+            meter.forks += 1;
+            let begin = meter.strand_ends();
+            Split { list, begin, first: begin }
+        })
     }
 
     pub(super) fn next(&mut self) {
-        // SAFETY: as in `new`.
-        let meter = unsafe { &mut *Meter::of(self.list) };
-        meter.strand_ends();
-        self.first = std::mem::take(&mut meter.chain);
+        Meter::with(self.list, |meter| {
+            self.first = meter.strand_ends();
+            meter.at = self.begin;
+        });
     }
 }
 
 impl Drop for Split {
     fn drop(&mut self) {
-        // SAFETY: as in `new`.
-        let meter = unsafe { &mut *Meter::of(self.list) };
-        meter.strand_ends();
-        let second = meter.chain;
-        meter.chain = Chain {
-            work: self.before.work + self.first.work + second.work,
-            span: self.before.span + self.first.span.max(second.span),
-            burdened: self.before.burdened + self.first.burdened.max(second.burdened) + BURDEN,
-        };
+        Meter::with(self.list, |meter| meter.at = meter.strand_ends().later(self.first).burden());
     }
 }
+
+/// The closures of a scope that is measured. They run when the scope's body is done,
+/// one after the other, and count from where they were spawned.
+pub(super) struct Deferred {
+    list: &'static List,
+    jobs: Lock<VecDeque<(Moment, Job)>>,
+}
+
+impl Deferred {
+    /// For a scope of the caller's, if the caller is measured.
+    pub(super) fn new() -> Option<Self> {
+        let list = forks::metered()?;
+        Some(Deferred { list, jobs: Lock::new(Rank::Leaf, VecDeque::new()) })
+    }
+
+    /// Keeps a job for later, unless somebody else spawned it who is not measured.
+    pub(super) fn keep(&self, job: Job) -> Result<(), Job> {
+        if !forks::metered().is_some_and(|list| ptr::eq(list, self.list)) {
+            return Err(job);
+        }
+        let begin = Meter::with(self.list, |meter| {
+            meter.forks += 1;
+            meter.strand_ends().burden()
+        });
+        self.jobs.lock().push_back((begin, job));
+        Ok(())
+    }
+
+    /// Runs what was kept, and what that spawns.
+    pub(super) fn run(&self, newest_first: bool) {
+        let next = || {
+            let mut jobs = self.jobs.lock();
+            if newest_first { jobs.pop_back() } else { jobs.pop_front() }
+        };
+        let mut end = Meter::with(self.list, Meter::strand_ends);
+        while let Some((begin, job)) = next() {
+            Meter::with(self.list, |meter| {
+                meter.strand_ends();
+                meter.at = begin;
+            });
+            // A goroutine of its own would have had a stack of its own.
+            if stack::remaining() < ROOM {
+                stack::on_segment(forks::SEGMENT, job);
+            } else {
+                job();
+            }
+            end = end.later(Meter::with(self.list, Meter::strand_ends));
+        }
+        Meter::with(self.list, |meter| meter.at = end);
+    }
+
+    /// Nothing new is begun: the runtime shuts down.
+    pub(super) fn forget(&self) {
+        let jobs = std::mem::take(&mut *self.jobs.lock());
+        drop(jobs);
+    }
+}
+
+/// How much stack a closure finds at least.
+const ROOM: usize = 128 << 10;

@@ -52,6 +52,14 @@ impl ThreadPool {
     /// Calls `op` on the pool and waits for it: a goroutine parks, a plain thread
     /// blocks. On a goroutine of this pool it is a plain call.
     ///
+    /// It runs on another thread, so what it borrows and returns must be able to go there:
+    ///
+    /// ```compile_fail,E0277
+    /// let pool = heist::par::ThreadPoolBuilder::new().build().unwrap();
+    /// let shared = std::rc::Rc::new(7);
+    /// pool.install(|| println!("{shared}"));
+    /// ```
+    ///
     /// # Panics
     ///
     /// With the panic of `op`.

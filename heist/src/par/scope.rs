@@ -1,6 +1,7 @@
 //! Scopes: closures that borrow, and end before the scope does.
 
 use super::broadcast::BroadcastContext;
+use super::measure::Deferred;
 use super::registry;
 use super::spawn::push;
 use crate::prim::atomic::{AtomicUsize, Ordering};
@@ -57,6 +58,22 @@ type Marker<'scope, S> = PhantomData<Box<dyn FnOnce(&S) + Send + Sync + 'scope>>
 ///     let local = 7;
 ///     s.spawn(|_| println!("{local}"));
 /// });
+/// ```
+///
+/// nor what somebody else changes meanwhile, and the scope does not leave its closure:
+///
+/// ```compile_fail,E0499
+/// let mut numbers = vec![1, 2];
+/// heist::par::scope(|s| {
+///     s.spawn(|_| numbers.push(3));
+///     s.spawn(|_| numbers.push(4));
+/// });
+/// ```
+///
+/// ```compile_fail
+/// let mut kept = None;
+/// heist::par::scope(|s| kept = Some(s));
+/// kept.unwrap().spawn(|_| ());
 /// ```
 ///
 /// # Panics
@@ -133,7 +150,7 @@ where
 {
     let scope = Scope { base: Base::new(sched), marker: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| op(&scope)));
-    scope.base.complete(result, Location::caller())
+    scope.base.complete(result, true, Location::caller())
 }
 
 #[track_caller]
@@ -144,7 +161,7 @@ where
     let fifos = (0..sched.procs()).map(|_| Fifo::new()).collect();
     let scope = ScopeFifo { base: Base::new(sched), fifos, marker: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| op(&scope)));
-    scope.base.complete(result, Location::caller())
+    scope.base.complete(result, false, Location::caller())
 }
 
 /// Calls `f` as a goroutine: the caller, if it is one.
@@ -173,7 +190,9 @@ impl<'scope> Scope<'scope> {
             // SAFETY: the scope waits for this job.
             body(unsafe { &*this.get() });
         });
-        push(self.base.sched, Entry::Job(job), Location::caller());
+        if let Some(job) = self.base.unless_measured(job) {
+            push(self.base.sched, Entry::Job(job), Location::caller());
+        }
     }
 
     /// Spawns a closure on every P of the pool.
@@ -215,6 +234,7 @@ impl<'scope> ScopeFifo<'scope> {
             // SAFETY: the scope waits for this job.
             body(unsafe { &*this.get() });
         });
+        let Some(job) = self.base.unless_measured(job) else { return };
         let fifo = match super::current_thread_index() {
             // There may be more Ps than when the scope began.
             Some(index) if registry::is_inside(self.base.sched) => {
@@ -276,6 +296,8 @@ struct Base {
     running: AtomicUsize,
     waiter: Waiter,
     panic: Lock<Option<Box<dyn Any + Send>>>,
+    /// Its closures, if it is measured.
+    deferred: Option<Deferred>,
 }
 
 /// A closure of a scope and what counts it off: dropped in this order, also if it never
@@ -331,6 +353,15 @@ impl Base {
             running: AtomicUsize::new(1),
             waiter: Waiter::current(),
             panic: Lock::new(Rank::Leaf, None),
+            deferred: Deferred::new(),
+        }
+    }
+
+    /// The job, unless the scope is measured and has it run at its end.
+    fn unless_measured(&self, job: Job) -> Option<Job> {
+        match &self.deferred {
+            Some(deferred) => deferred.keep(job).err(),
+            None => Some(job),
         }
     }
 
@@ -389,8 +420,14 @@ impl Base {
     fn complete<R>(
         &self,
         result: Result<R, Box<dyn Any + Send>>,
+        newest_first: bool,
         site: &'static Location<'static>,
     ) -> R {
+        match (&self.deferred, &result) {
+            (Some(deferred), Err(payload)) if is_shutdown(&**payload) => deferred.forget(),
+            (Some(deferred), _) => deferred.run(newest_first),
+            (None, _) => {}
+        }
         let value = match result {
             Ok(value) => Some(value),
             Err(payload) => {

@@ -25,6 +25,13 @@ use std::panic::Location;
 /// heist::par::spawn(move || sender.send(6 * 7).unwrap());
 /// assert_eq!(receiver.recv(), Ok(42));
 /// ```
+///
+/// Nobody waits for it, so it cannot borrow:
+///
+/// ```compile_fail,E0373
+/// let number = 7;
+/// heist::par::spawn(|| println!("{number}"));
+/// ```
 #[track_caller]
 pub fn spawn<F: FnOnce() + Send + 'static>(f: F) {
     spawn_on(registry::current(), f, Location::caller());

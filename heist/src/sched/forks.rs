@@ -300,6 +300,14 @@ pub(crate) fn own_list() -> Option<&'static List> {
     Some(frame.ext.forks.get_or_init(|| Attached::new(m.sched)).0)
 }
 
+/// The list of the calling goroutine, if that is being measured.
+pub(crate) fn metered() -> Option<&'static List> {
+    // SAFETY: the goroutine runs, and it is the caller.
+    let frame = unsafe { m::current_g()?.frame() }?;
+    let list = frame.ext.forks.get()?.0;
+    (!list.meter.get().is_null()).then_some(list)
+}
+
 /// How much stack a fork leaves to the branches that do not fork, of so much.
 fn reserve(usable: usize) -> usize {
     const MOST: usize = 256 << 10;

@@ -96,3 +96,82 @@ fn a_panic_ends_a_measurement() {
         assert_eq!(super::fib(15), 610, "forks go on as before");
     });
 }
+
+/// The closures of scopes count from where they were spawned, and run in their order.
+#[test]
+fn work_and_span_of_scopes() {
+    fn compute() -> u64 {
+        (0..200_000u64).fold(0, |a, b| std::hint::black_box(a ^ b))
+    }
+    let order = std::sync::Mutex::new(Vec::new());
+    let say = |number| {
+        compute();
+        order.lock().unwrap().push(number);
+    };
+    let ((), newest) = measure(|| {
+        heist::par::scope(|s| {
+            for i in 0..4 {
+                s.spawn(move |s| {
+                    say(i);
+                    s.spawn(move |_| say(i + 4));
+                });
+            }
+            assert!(order.lock().unwrap().is_empty(), "later");
+        });
+    });
+    assert_eq!(order.lock().unwrap().split_off(0), [3, 7, 2, 6, 1, 5, 0, 4]);
+    assert_eq!(newest.forks, 8);
+    assert!(newest.span < newest.work, "{newest}");
+    // Two spawns are on the longest chain, and each has its burden.
+    assert!(newest.burdened_span - newest.span >= std::time::Duration::from_micros(20));
+    let ((), oldest) = measure(|| {
+        heist::par::scope_fifo(|s| {
+            for i in 0..4 {
+                s.spawn_fifo(move |_| say(i));
+            }
+        });
+    });
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3]);
+    assert_eq!(oldest.forks, 4);
+}
+
+/// A loop is made of forks, so it is measured as they are.
+#[test]
+fn work_and_span_of_a_loop() {
+    let item = |i: usize| {
+        std::hint::black_box((0..20_000).fold(i, |a, b| std::hint::black_box(a ^ b)));
+    };
+    let ((), measured) = measure(|| par_for(0..64, item));
+    assert!(measured.forks > 0 && measured.span < measured.work, "{measured}");
+}
+
+/// As many levels as would not fit on one stack.
+#[test]
+fn nested_scopes_are_measured_however_deep() {
+    fn down(depth: u64) {
+        if depth > 0 {
+            heist::par::scope(|s| s.spawn(move |_| down(depth - 1)));
+        }
+    }
+    let depth = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+    assert_eq!(measure(|| down(depth)).1.forks, depth);
+}
+
+#[test]
+fn a_panic_comes_out_of_a_measured_scope() {
+    let ran = std::sync::atomic::AtomicUsize::new(0);
+    let count = || {
+        ran.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    };
+    let measured = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        measure(|| {
+            heist::par::scope(|s| {
+                s.spawn(|_| count());
+                s.spawn(|_| panic!("measured"));
+                s.spawn(|_| count());
+            });
+        })
+    }));
+    assert!(measured.is_err());
+    assert_eq!(ran.into_inner(), 2, "the others run");
+}

@@ -1,5 +1,8 @@
 //! Fork-join: what `heist::par` promises.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod blocking;
 mod bound;
 mod deep;

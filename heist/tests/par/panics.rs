@@ -73,6 +73,31 @@ fn a_panic_waits_for_a_branch_that_was_taken() {
     }
 }
 
+/// Both panic, and the second one on another goroutine, before the first or after it.
+#[test]
+fn the_first_panic_wins_over_that_of_a_branch_that_was_taken() {
+    let pool = pool(2);
+    for round in 0..50 {
+        let (sender, receiver) = heist::chan::bounded(0);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            pool.join(
+                || {
+                    receiver.recv().unwrap();
+                    if round % 2 == 0 {
+                        heist::thread::yield_now();
+                    }
+                    panic!("first");
+                },
+                || {
+                    sender.send(()).unwrap();
+                    panic!("second");
+                },
+            )
+        }));
+        assert_eq!(text(&*result.unwrap_err()), "first");
+    }
+}
+
 /// Values of both branches are dropped once, whoever panics.
 #[test]
 fn results_are_dropped_once() {
