@@ -72,10 +72,10 @@ pub(crate) enum Taken {
     Word,
 }
 
-/// The words of a latch.
+/// The words of a latch: all that taking it needs, whatever it guards.
 #[derive(Debug)]
 #[repr(C)]
-struct Words {
+pub(crate) struct Words {
     owner: AtomicUsize,
     inside: AtomicU32,
     word: AtomicU32,
@@ -100,6 +100,24 @@ impl Words {
             needed: AtomicU32::new(STREAK),
             former: AtomicUsize::new(NOBODY),
         }
+    }
+
+    /// Takes the latch without a guard.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn acquire(&self) -> Taken {
+        self.take(me())
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    ///
+    /// The caller has taken it without a guard, in this way, and not given back.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) unsafe fn release(&self, taken: Taken) {
+        self.give_back(taken);
     }
 
     #[inline(always)]
@@ -286,22 +304,11 @@ impl<T> Latch<T> {
         }
     }
 
-    /// Takes it without a guard.
+    /// For whoever takes it without a guard.
     #[cfg(not(loom))]
     #[inline]
-    pub(crate) fn acquire(&self) -> Taken {
-        self.words.take(me())
-    }
-
-    /// Gives it back.
-    ///
-    /// # Safety
-    ///
-    /// The caller has taken it without a guard, in this way, and not given back.
-    #[cfg(not(loom))]
-    #[inline]
-    pub(crate) unsafe fn release(&self, taken: Taken) {
-        self.words.give_back(taken);
+    pub(crate) fn words(&self) -> &Words {
+        &self.words
     }
 
     /// The value of a latch that was taken without a guard.
