@@ -56,27 +56,12 @@ pub(super) type Place = Record<Who>;
 /// The channel.
 pub(super) struct Channel<T> {
     pub(super) state: Latch<State<T, Who>>,
-    #[cfg(sim)]
-    number: usize,
 }
 
 impl<T> Channel<T> {
     /// For so many messages; `usize::MAX`: without a bound.
     pub(super) fn new(capacity: usize) -> Self {
-        Channel {
-            state: Latch::new(State::new(capacity)),
-            #[cfg(sim)]
-            number: crate::prim::env::serial(),
-        }
-    }
-
-    /// Where it stands among the channels of a select, which latches them in one order;
-    /// not zero. By address; but a simulated run is to be the same again.
-    pub(super) fn order(&self) -> usize {
-        #[cfg(sim)]
-        return self.number;
-        #[cfg(not(sim))]
-        std::ptr::from_ref(self).addr()
+        Channel { state: Latch::new(State::new(capacity)) }
     }
 
     /// Sends if that needs no waiting.

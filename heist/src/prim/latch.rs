@@ -72,10 +72,10 @@ pub(crate) enum Taken {
     Word,
 }
 
-/// The words of a latch.
+/// The words of a latch: all that taking it needs, whatever it guards.
 #[derive(Debug)]
 #[repr(C)]
-struct Words {
+pub(crate) struct Words {
     owner: AtomicUsize,
     inside: AtomicU32,
     word: AtomicU32,
@@ -87,11 +87,26 @@ struct Words {
     /// Who had the bias and has not taken `word` since it lost it: it may still
     /// write `inside`. Written with `word` held.
     former: AtomicUsize,
+    #[cfg(sim)]
+    number: usize,
 }
 
 impl Words {
+    /// The order in which those who need several take them. By address; but a simulated
+    /// run is to be the same again.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn order(&self) -> usize {
+        #[cfg(sim)]
+        return self.number;
+        #[cfg(not(sim))]
+        std::ptr::from_ref(self).addr()
+    }
+
     fn new() -> Self {
         Words {
+            #[cfg(sim)]
+            number: super::env::serial(),
             owner: AtomicUsize::new(NOBODY),
             inside: AtomicU32::new(0),
             word: AtomicU32::new(FREE),
@@ -100,6 +115,24 @@ impl Words {
             needed: AtomicU32::new(STREAK),
             former: AtomicUsize::new(NOBODY),
         }
+    }
+
+    /// Takes the latch without a guard.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn acquire(&self) -> Taken {
+        self.take(me())
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    ///
+    /// The caller has taken it without a guard, in this way, and not given back.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) unsafe fn release(&self, taken: Taken) {
+        self.give_back(taken);
     }
 
     #[inline(always)]
@@ -286,22 +319,11 @@ impl<T> Latch<T> {
         }
     }
 
-    /// Takes it without a guard.
+    /// For whoever takes it without a guard.
     #[cfg(not(loom))]
     #[inline]
-    pub(crate) fn acquire(&self) -> Taken {
-        self.words.take(me())
-    }
-
-    /// Gives it back.
-    ///
-    /// # Safety
-    ///
-    /// The caller has taken it without a guard, in this way, and not given back.
-    #[cfg(not(loom))]
-    #[inline]
-    pub(crate) unsafe fn release(&self, taken: Taken) {
-        self.words.give_back(taken);
+    pub(crate) fn words(&self) -> &Words {
+        &self.words
     }
 
     /// The value of a latch that was taken without a guard.

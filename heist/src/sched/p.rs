@@ -91,6 +91,8 @@ pub(crate) struct Own {
     /// How many more calls may find nothing before one yields (see
     /// `park::poll_point`).
     pub(crate) polls: Cell<u32>,
+    /// How many more waits begin at once (see `park::give_way_to_few`).
+    pub(crate) wary: Cell<u32>,
     pub(crate) looks: Looks,
     pub(crate) alarms: alarm::Cache,
     /// When the network last had something for this P, and for how many goroutines.
@@ -170,6 +172,7 @@ impl P {
                 looked: Cell::new(u32::MAX),
                 slice_start: Cell::new(0),
                 polls: Cell::new(0),
+                wary: Cell::new(0),
                 looks: Looks::default(),
                 alarms: alarm::Cache::new(),
                 batch: Cell::default(),

@@ -174,6 +174,50 @@ fn yield_after_polls() {
     let _ = yield_whatever_comes();
 }
 
+/// How many goroutines are a few, to whom one gives way that is about to wait.
+const FEW: usize = 8;
+
+/// How many of those that are about to wait do so at once after one has given way in
+/// vain.
+const WARY: u32 = 16;
+
+/// The caller is about to wait for one of many, which is dear. If a few goroutines are
+/// runnable on its P, one of which may be what it waits for, they run first. Returns
+/// whether they have.
+///
+/// A few only: behind many it would be later than one that is woken, who is next. And
+/// not while a P is idle, which would be woken to take it away.
+///
+/// Never unwinds, as [`poll_point`].
+#[inline(always)]
+pub(crate) fn give_way_to_few() -> bool {
+    let Some(m) = m::current() else { return false };
+    let Some(g) = m.curg() else { return false };
+    if must_stay(g) || g.has(flag::IDLE_PRIORITY) {
+        return false;
+    }
+    let Some(inside) = Inside::enter() else { return false };
+    let (p, wary) = (inside.p, inside.p.own().wary.get());
+    if wary > 0 {
+        p.own().wary.set(wary - 1);
+        return false;
+    }
+    let queued = p.runq.len();
+    if queued == 0 || queued > FEW || !(p.runq.alone() || m.sched.idle.idle_ps() == 0) {
+        return false;
+    }
+    drop(inside);
+    let (Resume::Run | Resume::Unwind) = yield_whatever_comes();
+    true
+}
+
+/// What [`give_way_to_few`] let run was not what the caller waits for.
+pub(crate) fn gave_way_in_vain() {
+    if let Some(inside) = Inside::enter() {
+        inside.p.own().wary.set(WARY);
+    }
+}
+
 /// How many runtimes have asked a goroutine to yield.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
 

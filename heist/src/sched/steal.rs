@@ -21,12 +21,17 @@ use std::time::Duration;
 
 const ROUNDS: usize = 4;
 
-/// A runnext that its owner is about to run is left to it for this long.
+/// A runnext that its owner is about to run is left to it for this long: from when it
+/// is out of the runtime again, since waking the thief takes longer than what follows
+/// (counted from the look, a goroutine that was late once was late ever after).
 const GRACE: u64 = 3_000;
 
 /// The same if the goroutine that runs there was late the last time. Not nothing:
 /// one that has changed its ways would never be seen to leave in time.
-const GRACE_IF_LATE: u64 = 200;
+const GRACE_IF_LATE: u64 = 300;
+
+/// An owner that stays in the runtime for longer than this has lost its CPU there.
+const INSIDE_AT_MOST: u64 = 20_000;
 
 /// What Go's sleep of 3 µs takes: Linux adds 50 µs to save power.
 const GOS_GRACE: Duration = Duration::from_micros(53);
@@ -122,13 +127,20 @@ fn those_that_offer(
 fn steal_next(p: &'static P) -> Option<&'static G> {
     let seen = p.runq.peek_offered()?;
     if departs(Departure::SpinGrace) {
-        let late = p.m().and_then(M::curg).is_some_and(|g| g.score() == LATE);
+        let owner = p.m();
+        let late = owner.and_then(M::curg).is_some_and(|g| g.score() == LATE);
+        let grace = if late { GRACE_IF_LATE } else { GRACE };
         // The shortest sleep is many times the grace.
-        let until = clock::now() + if late { GRACE_IF_LATE } else { GRACE };
-        while clock::now() < until {
+        let mut now = clock::now();
+        let (mut until, at_most) = (now + grace, now + INSIDE_AT_MOST);
+        while now < until {
             hint::spin_loop();
             if p.runq.peek_offered() != Some(seen) {
                 return None;
+            }
+            now = clock::now();
+            if now < at_most && owner.is_some_and(|m| m.lease.inside()) {
+                until = now + grace;
             }
         }
     } else {

@@ -5,7 +5,7 @@ use super::super::protocol::queue::{Chain, Claimed};
 use super::super::protocol::state::{self, Room, Side, Take};
 use super::super::receiver::{Receiver, Source};
 use super::super::sender::Sender;
-use crate::prim::latch::Taken;
+use crate::prim::latch::Words;
 use std::alloc::Layout;
 use std::time::Instant;
 
@@ -37,16 +37,9 @@ pub(super) enum Attempt {
 ///
 /// `layout` is that of what `attempt` and others put into a slot.
 pub(super) unsafe trait Operation {
-    /// Takes the channel's latch.
-    fn acquire(&self) -> Taken;
-    /// Gives it back.
-    ///
-    /// # Safety
-    ///
-    /// The caller has taken it, in this way.
-    unsafe fn release(&self, taken: Taken);
-    /// The order in which latches are taken; 0 if there is none.
-    fn order(&self) -> usize;
+    /// The channel's latch, if there is a channel. They are taken in the order of their
+    /// addresses.
+    fn latch(&self) -> Option<&Words>;
     /// What it receives.
     fn layout(&self) -> Layout;
     /// When it becomes ready by itself.
@@ -66,21 +59,12 @@ pub(super) unsafe trait Operation {
     /// The attempt is this operation's, and the slot is as above.
     unsafe fn finish(&self, attempt: Attempt, slot: *mut (), site: Site) -> Option<Token>;
 
-    /// Does it alone, if that needs no waiting: one call instead of four.
+    /// Does it alone, if that needs no waiting.
     ///
     /// # Safety
     ///
     /// The caller does not have the latch. The slot is as above.
-    unsafe fn try_alone(&self, slot: *mut (), site: Site) -> Option<Token> {
-        let taken = self.acquire();
-        // SAFETY: the latch was just taken, and is given back once; the slot is
-        // the caller's promise.
-        unsafe {
-            let attempt = self.attempt(slot);
-            self.release(taken);
-            self.finish(attempt, slot, site)
-        }
-    }
+    unsafe fn try_alone(&self, slot: *mut (), site: Site) -> Option<Token>;
 
     /// Whether it would need no waiting. With the latch.
     ///
@@ -98,8 +82,6 @@ pub(super) unsafe trait Operation {
     unsafe fn join(&self, place: &Place, watch: bool) -> Chain<Who>;
     /// Leaves them. Takes the latch.
     fn leave(&self, place: &Place, watch: bool);
-    /// The slot of one who waits to do it.
-    fn waiting_slot(&self, slot: *mut ()) -> *mut ();
 
     /// What was selected is not going to happen.
     ///
@@ -113,21 +95,9 @@ pub(super) unsafe trait Operation {
 /// The part that is the same for both sides.
 macro_rules! common {
     ($channel:expr, $side:expr) => {
-        #[inline]
-        fn acquire(&self) -> Taken {
-            $channel(self).map_or(Taken::Word, |channel| channel.state.acquire())
-        }
-
-        #[inline]
-        unsafe fn release(&self, taken: Taken) {
-            if let Some(channel) = $channel(self) {
-                // SAFETY: the caller has it.
-                unsafe { channel.state.release(taken) };
-            }
-        }
-
-        fn order(&self) -> usize {
-            $channel(self).map_or(0, |channel| channel.order())
+        #[inline(always)]
+        fn latch(&self) -> Option<&Words> {
+            $channel(self).map(|channel| channel.state.words())
         }
 
         unsafe fn join(&self, place: &Place, watch: bool) -> Chain<Who> {
@@ -157,10 +127,12 @@ macro_rules! common {
     };
 }
 
+#[inline(always)]
 fn of_sender<T>(sender: &Sender<T>) -> Option<&Channel<T>> {
     Some(&sender.channel)
 }
 
+#[inline(always)]
 fn of_receiver<T>(receiver: &Receiver<T>) -> Option<&Channel<T>> {
     match &receiver.source {
         Source::Channel(channel) => Some(channel),
@@ -202,13 +174,14 @@ unsafe impl<T> Operation for Sender<T> {
         }
     }
 
+    unsafe fn try_alone(&self, _: *mut (), _: Site) -> Option<Token> {
+        let room = self.channel.state.lock().reserve();
+        room.map(Token::Room)
+    }
+
     unsafe fn is_ready(&self) -> bool {
         // SAFETY: the caller has it.
         unsafe { self.channel.state.get() }.is_ready(Side::Sender)
-    }
-
-    fn waiting_slot(&self, _: *mut ()) -> *mut () {
-        std::ptr::null_mut()
     }
 
     unsafe fn abandon(&self, token: Token, _: *mut ()) {
@@ -282,6 +255,37 @@ unsafe impl<T> Operation for Receiver<T> {
         }
     }
 
+    /// As `attempt` and `finish`, with less in between.
+    unsafe fn try_alone(&self, slot: *mut (), site: Site) -> Option<Token> {
+        let Source::Channel(channel) = &self.source else {
+            // SAFETY: there is no latch; the slot is the caller's promise.
+            return unsafe { self.finish(self.attempt(slot), slot, site) };
+        };
+        let mut state = channel.state.lock();
+        let message = match state.take() {
+            Take::Empty => return None,
+            Take::Message(message, wakes) => {
+                drop(state);
+                wakes.wake();
+                message
+            }
+            Take::Sender(sender) => {
+                drop(state);
+                state::collect(sender)
+            }
+            Take::Promise(sender) => {
+                drop(state);
+                // SAFETY: the slot is empty and has room for a `T`.
+                let came = unsafe { promised_into(sender, slot, site) };
+                return came.then_some(Token::Message);
+            }
+            Take::Disconnected => return Some(Token::Disconnected),
+        };
+        // SAFETY: as above.
+        unsafe { slot.cast::<T>().write(message) };
+        Some(Token::Message)
+    }
+
     unsafe fn is_ready(&self) -> bool {
         match &self.source {
             Source::Channel(channel) => {
@@ -291,10 +295,6 @@ unsafe impl<T> Operation for Receiver<T> {
             Source::Timer(timer) => timer.is_ready(),
             Source::Nowhere(_) => false,
         }
-    }
-
-    fn waiting_slot(&self, slot: *mut ()) -> *mut () {
-        slot
     }
 
     unsafe fn abandon(&self, token: Token, slot: *mut ()) {
