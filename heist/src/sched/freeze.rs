@@ -307,6 +307,7 @@ pub(super) fn answer(epoch: Epoch, pc: usize) {
     g.state.leave_with_thread(Status::Preempted);
     if m.freeze.freeze(epoch) {
         stand_still(m);
+        m.turns.bump();
         m.freeze.thaw();
     }
     g.state.run_with_thread(Status::Preempted);
@@ -315,7 +316,7 @@ pub(super) fn answer(epoch: Epoch, pc: usize) {
 
 /// Until there is a P, or a reason to go on without.
 fn stand_still(m: &'static M) {
-    let mut trust = TRUST_FIRST;
+    let (mut trust, mut doubts) = (TRUST_FIRST, false);
     let mut seen = m.sched.sysmon.rounds();
     while !m.acquire_next_p() && !m.freeze.is_let_go() {
         if m.sched.closing() {
@@ -324,13 +325,17 @@ fn stand_still(m: &'static M) {
             let _ = m.freeze.let_go();
             return;
         }
-        if !m.note.sleep_for(trust) {
-            let rounds = m.sched.sysmon.rounds();
-            if std::mem::replace(&mut seen, rounds) == rounds && m.freeze.let_go() {
-                return;
-            }
-            trust = (trust * 2).min(TRUST_LAST);
+        if m.note.sleep_for(if doubts { TRUST_FIRST } else { trust }) {
+            continue;
         }
+        let rounds = m.sched.sysmon.rounds();
+        let stands = std::mem::replace(&mut seen, rounds) == rounds;
+        // Twice: on a machine with much to do it is the kernel that lets sysmon wait.
+        if stands && doubts && m.freeze.let_go() {
+            return;
+        }
+        doubts = stands;
+        trust = (trust * 2).min(TRUST_LAST);
     }
 }
 

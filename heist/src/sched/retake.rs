@@ -36,6 +36,10 @@ const LAST_THREAD: u64 = 1_000_000_000;
 /// the runtime as soon as it goes on, keeps its P.
 const NOTICE: u64 = 50_000;
 
+/// How long an M may sleep inside of the runtime, or a P be on its way to one, before
+/// frozen threads are let go: longer than a kernel with much to do lets a thread wait.
+const STANDSTILL: u64 = 3 * SLICE;
+
 /// How often a frozen one is let go while something stands still.
 const RELEASE_EVERY: u64 = 1_000_000;
 
@@ -116,7 +120,7 @@ impl Retaker {
         if m.is_none() && same && !self.sched.idle_mask.contains(p.id) {
             // On its way. A thread that is to begin with it may not get to that: std
             // allocates first.
-            if now - seen.since > 2 * SLICE && p.id >= self.sched.reserved() {
+            if now - seen.since > STANDSTILL && p.id >= self.sched.reserved() {
                 self.let_one_go(now, looked);
             }
             return;
@@ -131,7 +135,7 @@ impl Retaker {
         };
         if m.lease.inside() {
             // It keeps its P. If it sleeps there, somebody has what it wants.
-            if now - seen.since > SLICE && m.os_thread().is_blocked() {
+            if now - seen.since > STANDSTILL && m.os_thread().is_blocked() {
                 self.let_one_go(now, looked);
             }
             return;

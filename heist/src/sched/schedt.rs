@@ -117,7 +117,6 @@ impl Shared {
     pub(crate) fn pop_frozen(&mut self) -> Option<&'static G> {
         while let Some(m) = self.frozen.pop_front() {
             if m.freeze.call() {
-                m.turns.bump();
                 return m.curg();
             }
         }
