@@ -22,8 +22,9 @@
 //! allocator linked into the program): whoever wants it sleeps in the kernel, loses
 //! its P, and so the frozen one's turn comes. That fails if the one who wants it is
 //! in the runtime (an allocator's lock): an M there keeps its P, and may even hold
-//! the scheduler's lock. sysmon notices that such an M sleeps, and lets the frozen
-//! ones go, the oldest first. And sysmon itself may be the one: it starts threads,
+//! the scheduler's lock; or on the way there, in std's part of starting a thread, with
+//! a P that waits for it. sysmon notices that such an M sleeps, or such a P does not
+//! arrive, and lets the frozen ones go, the oldest first. And sysmon itself may be the one: it starts threads,
 //! which allocates, and it needs the scheduler's lock. So a frozen thread looks
 //! after it, ever more rarely: one that has not moved meanwhile waits for
 //! somebody, perhaps for this thread, which goes on then without being asked.
