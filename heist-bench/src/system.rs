@@ -47,6 +47,17 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// How often the threads of this process have gone to sleep so far.
+pub(crate) fn sleeps() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let sleeps = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"))?;
+        line.split_whitespace().last()?.parse::<u64>().ok()
+    };
+    tasks.filter_map(sleeps).sum()
+}
+
 /// Memory of this process, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {

@@ -2,20 +2,25 @@
 //!
 //! Behind the feature `bench-internals`; not part of the API.
 
+use crate::prim::atomic::{AtomicBool, Ordering};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
 use crate::prim::thread;
+use crate::sched::m::{self, M};
+use crate::sched::protocol::freeze::Answer;
 use crate::sched::protocol::global_queue::GlobalQueue;
 use crate::sched::protocol::idle::{Idle, Wake};
 use crate::sched::protocol::run_queue::{CAPACITY, RunQueue};
-use std::hint::black_box;
+use crate::sched::{park, signal};
+use std::hint::{black_box, spin_loop};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// An operation: runs it so many times and returns the time.
 pub type Op = fn(u64) -> Duration;
 
 /// The operations and the names that the seeds give them.
-pub const OPS: [(&str, Op); 12] = [
+pub const OPS: [(&str, Op); 15] = [
     ("runqput + runqget, shared", |n| put_get(n, false)),
     ("runqput + runqget, one P", |n| put_get(n, true)),
     ("runnext put + get, shared", |n| next_put_get(n, false)),
@@ -28,6 +33,9 @@ pub const OPS: [(&str, Op); 12] = [
     ("wakep, somebody searches", wake_with_searcher),
     ("wake an M that sleeps (futex)", wake_sleeper),
     ("park and wake an M, round trip", park_and_wake),
+    ("freeze a thread", |n| stop_and_go(n).0),
+    ("thaw a thread", |n| stop_and_go(n).1),
+    ("preemption at a safe point", preempt_at_safe_point),
 ];
 
 static ITEMS: [u64; CAPACITY + 1] = [0; CAPACITY + 1];
@@ -167,6 +175,78 @@ fn park_and_wake(n: u64) -> Duration {
         time(n, || {
             there.wake();
             back.sleep();
+        })
+    })
+}
+
+/// From the question to the answer of a goroutine that computes without a P, by signal,
+/// and from the order to go on until it does: how long each took, in all.
+fn stop_and_go(n: u64) -> (Duration, Duration) {
+    // So many runners that sysmon itself stops nobody.
+    let builder = crate::Builder::new().max_procs(1).max_runners(usize::MAX);
+    let runtime = builder.build().unwrap_or_else(|error| panic!("no runtime: {error}"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let here = Arc::new(OnceLock::new());
+    let hog = {
+        let (stop, here) = (stop.clone(), here.clone());
+        runtime.go(move || {
+            here.get_or_init(m::current);
+            while !stop.load(Ordering::Relaxed) {
+                spin_loop();
+            }
+        })
+    };
+    let m: &'static M = loop {
+        // It has lost its P: after a slice.
+        match here.get().copied().flatten().filter(|m| m.lease.is_over()) {
+            Some(m) => break m,
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let (mut freezing, mut thawing) = (Duration::ZERO, Duration::ZERO);
+    let mut done = 0;
+    while done < n {
+        let start = Instant::now();
+        let Some(epoch) = m.freeze.ask() else { continue };
+        m.os_thread().interrupt(signal::PREEMPT, signal::our_value(epoch.word()));
+        let answer = loop {
+            match m.freeze.answer(epoch) {
+                Answer::Open => spin_loop(),
+                answer => break answer,
+            }
+        };
+        if answer != Answer::Frozen {
+            continue; // it was at a place where it must not stop
+        }
+        freezing += start.elapsed();
+        // Until it sleeps in the kernel.
+        thread::sleep(Duration::from_micros(100));
+        let start = Instant::now();
+        if m.freeze.let_go() {
+            m.note.wake();
+        }
+        while m.freeze.stands(epoch) {
+            spin_loop();
+        }
+        thawing += start.elapsed();
+        done += 1;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let _ = hog.join();
+    (freezing, thawing)
+}
+
+/// A goroutine that is asked to leave, and does at its next call of the runtime: to the
+/// global queue and back, since nobody else is there.
+fn preempt_at_safe_point(n: u64) -> Duration {
+    let runtime = crate::Builder::new().max_procs(1).build();
+    runtime.unwrap_or_else(|error| panic!("no runtime: {error}")).run(|| {
+        time(n, || {
+            if let Some(m) = m::current() {
+                park::set_requests(m.sched, true);
+                m.preempt.store(true, Ordering::Relaxed);
+            }
+            park::safe_point();
         })
     })
 }

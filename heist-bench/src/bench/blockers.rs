@@ -79,7 +79,7 @@ fn run_ticker(session: &mut Session) -> Table {
     let mut comparison = Comparison::new(title, &PROBLEM_TICKER, TASKS, rounds, 1000.0, goal);
     comparison.tail = true;
     let mut table = comparison.run(session);
-    table.note("judged by the median; p99 is the first tick, behind 200 tasks that begin to block");
+    table.note("judged by the median; p99 is a tick while 200 tasks begin to block");
     table
 }
 

@@ -15,6 +15,7 @@ mod flat;
 mod forks;
 mod gate;
 mod http;
+mod idle;
 mod lateness;
 mod many;
 mod mutex;
@@ -73,6 +74,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     blockers::BENCHMARK,
     blockers::BENCHMARK_UNDECLARED,
     blockers::BENCHMARK_TICKER,
+    idle::BENCHMARK,
     skynet::BENCHMARK,
     echo::BENCHMARK,
     connections::BENCHMARK,
@@ -172,6 +174,7 @@ const PROBLEMS: &[&Problem] = &[
     &blockers::PROBLEM,
     &blockers::PROBLEM_UNDECLARED,
     &blockers::PROBLEM_TICKER,
+    &idle::PROBLEM,
     &skynet::PROBLEM,
     &echo::PROBLEM,
     &connections::PROBLEM,

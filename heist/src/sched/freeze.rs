@@ -22,8 +22,9 @@
 //! allocator linked into the program): whoever wants it sleeps in the kernel, loses
 //! its P, and so the frozen one's turn comes. That fails if the one who wants it is
 //! in the runtime (an allocator's lock): an M there keeps its P, and may even hold
-//! the scheduler's lock. sysmon notices that such an M sleeps, and lets the frozen
-//! ones go, the oldest first. And sysmon itself may be the one: it starts threads,
+//! the scheduler's lock; or on the way there, in std's part of starting a thread, with
+//! a P that waits for it. sysmon notices that such an M sleeps, or such a P does not
+//! arrive, and lets the frozen ones go, the oldest first. And sysmon itself may be the one: it starts threads,
 //! which allocates, and it needs the scheduler's lock. So a frozen thread looks
 //! after it, ever more rarely: one that has not moved meanwhile waits for
 //! somebody, perhaps for this thread, which goes on then without being asked.
@@ -311,6 +312,7 @@ pub(super) fn answer(epoch: Epoch, pc: usize) {
     g.state.leave_with_thread(Status::Preempted);
     if m.freeze.freeze(epoch) {
         stand_still(m);
+        m.turns.bump();
         m.freeze.thaw();
     }
     g.state.run_with_thread(Status::Preempted);
@@ -319,7 +321,7 @@ pub(super) fn answer(epoch: Epoch, pc: usize) {
 
 /// Until there is a P, or a reason to go on without.
 fn stand_still(m: &'static M) {
-    let mut trust = TRUST_FIRST;
+    let (mut trust, mut doubts) = (TRUST_FIRST, false);
     let mut seen = m.sched.sysmon.rounds();
     while !m.acquire_next_p() && !m.freeze.is_let_go() {
         if m.sched.closing() {
@@ -328,13 +330,17 @@ fn stand_still(m: &'static M) {
             let _ = m.freeze.let_go();
             return;
         }
-        if !m.note.sleep_for(trust) {
-            let rounds = m.sched.sysmon.rounds();
-            if std::mem::replace(&mut seen, rounds) == rounds && m.freeze.let_go() {
-                return;
-            }
-            trust = (trust * 2).min(TRUST_LAST);
+        if m.note.sleep_for(if doubts { TRUST_FIRST } else { trust }) {
+            continue;
         }
+        let rounds = m.sched.sysmon.rounds();
+        let stands = std::mem::replace(&mut seen, rounds) == rounds;
+        // Twice: on a machine with much to do it is the kernel that lets sysmon wait.
+        if stands && doubts && m.freeze.let_go() {
+            return;
+        }
+        doubts = stands;
+        trust = (trust * 2).min(TRUST_LAST);
     }
 }
 

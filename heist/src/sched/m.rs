@@ -59,7 +59,7 @@ pub(crate) struct M {
     pub(crate) preempt: AtomicBool,
     /// sysmon wants the thread to stand still.
     pub(crate) freeze: Freeze,
-    /// How often its turn came while it stood still. Counted with the scheduler's lock.
+    /// How often it has gone on after it stood still. Counted by its thread.
     pub(crate) turns: Count,
     /// The thread, as the kernel knows it.
     os: AtomicU32,

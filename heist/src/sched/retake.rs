@@ -36,6 +36,15 @@ const LAST_THREAD: u64 = 1_000_000_000;
 /// the runtime as soon as it goes on, keeps its P.
 const NOTICE: u64 = 50_000;
 
+/// How long a goroutine may compute while only frozen ones wait for its P. They share
+/// the machine fairly if a slice is of their own time; that of a thread which the kernel
+/// hardly runs does not last for ever.
+const AMONG_HOGS: u64 = 20 * SLICE;
+
+/// How long an M may sleep inside of the runtime, or a P be on its way to one, before
+/// frozen threads are let go: longer than a kernel with much to do lets a thread wait.
+const STANDSTILL: u64 = 3 * SLICE;
+
 /// How often a frozen one is let go while something stands still.
 const RELEASE_EVERY: u64 = 1_000_000;
 
@@ -46,6 +55,8 @@ struct Seen {
     steps: (u32, u32),
     /// When this goroutine was seen here first.
     since: u64,
+    /// The CPU clock of its thread at that first look, if it was read.
+    began: Option<u64>,
     /// The CPU clock of its thread, if it was read at the last look.
     cpu: Option<u64>,
     /// The CPU clock of its thread when the goroutine was asked to yield.
@@ -116,7 +127,7 @@ impl Retaker {
         if m.is_none() && same && !self.sched.idle_mask.contains(p.id) {
             // On its way. A thread that is to begin with it may not get to that: std
             // allocates first.
-            if now - seen.since > 2 * SLICE && p.id >= self.sched.reserved() {
+            if now - seen.since > STANDSTILL && p.id >= self.sched.reserved() {
                 self.let_one_go(now, looked);
             }
             return;
@@ -126,12 +137,12 @@ impl Retaker {
         let Some(m) = m.filter(|_| same) else {
             // Read at once if it will be wanted: the next look knows then.
             let cpu = m.filter(|_| needed).and_then(|m| m.os_thread().cpu_time());
-            *seen = Seen { m, steps, since: now, cpu, asked: None };
+            *seen = Seen { m, steps, since: now, began: cpu, cpu, asked: None };
             return;
         };
         if m.lease.inside() {
             // It keeps its P. If it sleeps there, somebody has what it wants.
-            if now - seen.since > SLICE && m.os_thread().is_blocked() {
+            if now - seen.since > STANDSTILL && m.os_thread().is_blocked() {
                 self.let_one_go(now, looked);
             }
             return;
@@ -146,7 +157,9 @@ impl Retaker {
         let end = seen.since + SLICE;
         if now < end {
             looked.next = Some(looked.next.map_or(end, |next| next.min(end)));
-        } else if crowded {
+        } else if crowded
+            && (kept >= AMONG_HOGS || !hogs_only(self.sched, p) || had_its_slice(m, seen))
+        {
             self.end_slice(i, m, p, now, looked);
         }
     }
@@ -207,6 +220,17 @@ impl Retaker {
         wake::handoff_p(self.sched, p);
         true
     }
+}
+
+/// Whether those who wait for a P compute as well, as far as is known.
+fn hogs_only(sched: &'static Sched, p: &'static P) -> bool {
+    let frozen = sched.frozen_size.load(Ordering::Relaxed);
+    frozen > 0 && p.runq.is_empty() && sched.runq_size.load(Ordering::Relaxed) == frozen
+}
+
+/// Whether the thread of an M has run for a whole slice since its goroutine was seen.
+fn had_its_slice(m: &'static M, seen: &Seen) -> bool {
+    seen.began.is_none_or(|began| ran_since(m, began) >= SLICE)
 }
 
 /// How long the thread of an M has run since its CPU clock said `then`.

@@ -117,7 +117,6 @@ impl Shared {
     pub(crate) fn pop_frozen(&mut self) -> Option<&'static G> {
         while let Some(m) = self.frozen.pop_front() {
             if m.freeze.call() {
-                m.turns.bump();
                 return m.curg();
             }
         }
@@ -197,6 +196,8 @@ pub(crate) struct Sched {
     /// Length of the global queue, the frozen ones included, to look at without the
     /// lock.
     pub(crate) runq_size: CachePadded<AtomicUsize>,
+    /// How many of those are frozen.
+    pub(crate) frozen_size: AtomicUsize,
     pub(crate) idle: CachePadded<Idle>,
     /// Ps whose rings have something for thieves, or may have.
     pub(crate) offers: CachePadded<Mask>,
@@ -375,6 +376,7 @@ impl Sched {
                 },
             ),
             runq_size: CachePadded::new(AtomicUsize::new(0)),
+            frozen_size: AtomicUsize::new(0),
             idle: CachePadded::new(Idle::new()),
             offers: CachePadded::new(Mask::new()),
             next_offers: CachePadded::new(Mask::new()),
@@ -616,6 +618,9 @@ impl Sched {
     /// The global queue has changed.
     pub(crate) fn note_global_size(&self, shared: &Guard<'_, Shared>) {
         self.runq_size.store(shared.queued(), Ordering::SeqCst);
+        if self.frozen_size.load(Ordering::Relaxed) != shared.frozen.len() {
+            self.frozen_size.store(shared.frozen.len(), Ordering::Relaxed);
+        }
     }
 
     /// Takes one goroutine from the global queue.
