@@ -16,15 +16,17 @@ struct Program {
     here: fn(usize) -> f64,
 }
 
-const PROGRAMS: [Program; 3] = [
+const PROGRAMS: [Program; 4] = [
     Program { workload: Workload::Tasks(0), what: "a goroutine that does nothing", here: tasks },
     Program { workload: Workload::Yields, what: "a yield among ten for each P", here: yields },
     Program { workload: Workload::PingPong, what: "there and back of a pair", here: ping_pong },
+    Program { workload: Workload::Forks, what: "a fork and a leaf of 1 µs", here: forks },
 ];
 
 pub(super) fn run() -> Result<(), String> {
     println!("nanoseconds for one operation, here and on the simulated machine\n");
     println!("  {:<32} {:>2} {:>9} {:>9} {:>8}", "", "Ps", "here", "simulated", "off by");
+    let mut ratios = Vec::new();
     for program in &PROGRAMS {
         for procs in [1, 2] {
             let here = measured_here(program, procs)?;
@@ -34,8 +36,17 @@ pub(super) fn run() -> Result<(), String> {
                 program.what,
                 100.0 * (simulated / here - 1.0)
             );
+            ratios.push((simulated / here).ln());
         }
     }
+    // Half as long and twice as long are as far off.
+    let farthest = ratios.iter().map(|ratio| ratio.abs()).fold(0.0, f64::max);
+    let typical = ratios.iter().map(|ratio| ratio.abs()).sum::<f64>() / ratios.len() as f64;
+    println!(
+        "\noff by a factor of {:.2} as a rule (the geometric mean), of {:.2} at the most",
+        typical.exp(),
+        farthest.exp()
+    );
     Ok(())
 }
 
@@ -118,6 +129,23 @@ fn yields(procs: usize) -> f64 {
     }
     wait(&all);
     started.elapsed().as_nanos() as f64 / (n * YIELDS) as f64
+}
+
+fn forks(procs: usize) -> f64 {
+    /// As long as a leaf of the simulated one computes.
+    const LEAF: u128 = 1_000;
+    fn tree(n: usize) {
+        if n == 1 {
+            let begun = Instant::now();
+            while begun.elapsed().as_nanos() < LEAF {}
+        } else {
+            heist::par::join(|| tree(n / 2), || tree(n - n / 2));
+        }
+    }
+    let n = 4_000 * procs;
+    let started = Instant::now();
+    tree(n);
+    started.elapsed().as_nanos() as f64 / n as f64
 }
 
 fn ping_pong(_: usize) -> f64 {

@@ -55,7 +55,7 @@ pub(super) fn processes() -> usize {
 fn print_table(workload: Workload, rows: &[&Row]) {
     println!("{workload}: {}", describe(workload));
     println!(
-        "  {:>5} {:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>9} {:>7} {:>9} {:>6}",
+        "  {:>5} {:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>9} {:>7} {:>7} {:>9} {:>6}",
         "cores",
         "policy",
         "tasks/µs",
@@ -66,6 +66,7 @@ fn print_table(workload: Workload, rows: &[&Row]) {
         "probes",
         "/search",
         "transfers",
+        "far",
         "wakes",
         "lock ns",
         "search"
@@ -73,7 +74,7 @@ fn print_table(workload: Workload, rows: &[&Row]) {
     for (plan, m) in rows {
         let [p50, p99, p999] = m.latency.map(micros);
         println!(
-            "  {:>5} {:<14} {:>10.2} {:>9} {:>9} {:>9} {:>9} {:>7.2} {:>8.1} {:>9.2} {:>7.3} {:>9.0} {:>6}",
+            "  {:>5} {:<14} {:>10.2} {:>9} {:>9} {:>9} {:>9} {:>7.2} {:>8.1} {:>9.2} {:>7} {:>7.3} {:>9.0} {:>6}",
             plan.cores(),
             plan.policy().to_string(),
             m.throughput,
@@ -84,6 +85,7 @@ fn print_table(workload: Workload, rows: &[&Row]) {
             m.probes,
             m.probes_per_search,
             m.transfers,
+            share(far(m)),
             m.wakes,
             m.lock_wait,
             share(m.searching),
@@ -107,6 +109,12 @@ pub(super) fn of_linear(plan: &Plan, m: &Measured, rows: &[&Row]) -> f64 {
     })
 }
 
+/// The share of cache lines that came from beyond the own last-level cache.
+fn far(m: &Measured) -> f64 {
+    let [_, node, remote] = m.transfers_by;
+    if m.transfers > 0.0 { (node + remote) / m.transfers } else { 0.0 }
+}
+
 fn micros(nanos: f64) -> String {
     if nanos > 0.0 { format!("{:.2}", nanos / 1e3) } else { "-".into() }
 }
@@ -118,6 +126,7 @@ fn share(part: f64) -> String {
 pub(super) fn describe(workload: Workload) -> &'static str {
     match workload {
         Workload::Tree => "a tree of goroutines, each computes 1 µs and spawns two",
+        Workload::Forks => "a tree of forks over leaves of 1 µs",
         Workload::Tasks(_) => "independent tasks in heaps of unequal size",
         Workload::Yields => "ten goroutines for each core that yield",
         Workload::Hot => "one goroutine spawns tasks of 10 µs for all",

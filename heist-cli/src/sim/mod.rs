@@ -28,15 +28,16 @@ usage: heist sim [OPTIONS]                compare policies on many cores
 
 options, each with what is done without it:
   --workload W,...   tasks-1us,yields,pingpong,bursts,open-70; or all, or of:
-                     tree, tasks-0us to tasks-1000us, yields, hot, pingpong,
-                     bursts, open-50 to open-95
+                     tree, forks, tasks-0us to tasks-1000us, yields, hot,
+                     pingpong, bursts, open-50 to open-95
   --cores N,...      2,16,64 (1 to 1024)
   --topology T       flat (one cache), caches (8 cores a cache), numa (8 a cache,
                      64 a node), or cache=N,node=M
   --policy P,...     go,heist; or no-bitmap, no-prediction, no-quiet-end,
                      no-two-rings, no-spin-grace: heist without that departure
   --costs C          here (measured on a virtual machine) or metal
-  --seed N           1; equal seeds give equal runs
+  --seed N           1; equal seeds give equal runs: those of scenarios to the step,
+                     measured ones but for where the system puts memory
   --scale N          200: how much there is to do, in µs of work for each core
   --out DIR          where the charts go: heist-sim
 ";

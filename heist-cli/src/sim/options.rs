@@ -173,7 +173,7 @@ mod tests {
             ("--topology ring", "flat (one cache), caches"),
             ("--topology cache=0", "'cache=0' is no topology"),
             ("--topology cache=8,node=12 --cores 64", "M a multiple of N"),
-            ("--workload sort", "there are: tree, tasks-0us"),
+            ("--workload sort", "there are: tree, forks, tasks-0us"),
             ("--workload open-20", "open-50 to open-95"),
             ("--policy tokio", "there are: go, heist"),
             ("--seed x", "'x' is no seed"),

@@ -261,9 +261,6 @@ impl Runner {
 
 /// Queues a thread that stands still.
 fn queue(sched: &'static Sched, m: &'static M) {
-    if is(Mutant::ForgetFrozen) {
-        return;
-    }
     let queued = {
         let mut shared = sched.shared.lock();
         if !shared.closed {

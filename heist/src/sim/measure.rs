@@ -196,6 +196,11 @@ pub struct Measured {
     pub search: f64,
     /// Cache lines that came from another core.
     pub transfers: f64,
+    /// The same by distance: of the same last-level cache, from another one of the
+    /// same node, from another node.
+    pub transfers_by: [f64; 3],
+    /// First touches of pages.
+    pub page_faults: f64,
     /// Futex calls that woke somebody.
     pub wakes: f64,
     /// Nanoseconds that locks were waited for.
@@ -213,11 +218,12 @@ pub struct Measured {
     pub waits_at: Vec<(String, f64)>,
 }
 
-const FIELDS: usize = 14;
+const FIELDS: usize = 18;
 
 impl Measured {
     fn fields(&self) -> [f64; FIELDS] {
         let [half, most, nearly_all] = self.latency;
+        let [cache, node, remote] = self.transfers_by;
         [
             self.efficiency,
             self.throughput,
@@ -228,6 +234,10 @@ impl Measured {
             self.probes_per_search,
             self.search,
             self.transfers,
+            cache,
+            node,
+            remote,
+            self.page_faults,
             self.wakes,
             self.lock_wait,
             self.searching,
@@ -262,6 +272,10 @@ impl Measured {
             probes_per_search,
             search,
             transfers,
+            cache,
+            node,
+            remote,
+            page_faults,
             wakes,
             lock_wait,
             searching,
@@ -276,6 +290,8 @@ impl Measured {
             probes_per_search,
             search,
             transfers,
+            transfers_by: [cache, node, remote],
+            page_faults,
             wakes,
             lock_wait,
             searching,
@@ -382,6 +398,8 @@ fn measured(plan: &Plan) -> Measured {
         probes_per_search: per_search(counts.probes),
         search: per_search(counts.searching),
         transfers: counts.transfers.iter().sum::<u64>() as f64 / tasks,
+        transfers_by: counts.transfers.map(|n| n as f64 / tasks),
+        page_faults: counts.page_faults as f64 / tasks,
         wakes: counts.futex_wakes as f64 / tasks,
         lock_wait: counts.lock_wait as f64 / tasks,
         searching: counts.searching as f64 / (noted.total as f64 * cores),

@@ -7,7 +7,7 @@
 use super::Rng;
 use super::probe::Probe;
 use crate::prim::sim::{now, work};
-use crate::{Runtime, go, thread, time};
+use crate::{Runtime, go, par, thread, time};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use std::time::Duration;
 pub enum Workload {
     /// A tree of goroutines, each of which computes 1 µs and spawns two.
     Tree,
+    /// A tree of forks (`par::join`) over leaves of 1 µs.
+    Forks,
     /// Independent tasks of so many nanoseconds, in heaps of unequal size that
     /// are handed out by splitting.
     Tasks(u32),
@@ -37,12 +39,13 @@ pub enum Workload {
 
 impl Workload {
     /// Those that a run without a choice measures.
-    pub const ALL: [Workload; 9] = [
+    pub const ALL: [Workload; 10] = [
         Workload::Tasks(100),
         Workload::Tasks(1_000),
         Workload::Tasks(10_000),
         Workload::Yields,
         Workload::Tree,
+        Workload::Forks,
         Workload::Hot,
         Workload::PingPong,
         Workload::Bursts,
@@ -50,7 +53,7 @@ impl Workload {
     ];
 
     /// How they are named on a command line.
-    pub const NAMES: &str = "tree, tasks-0us to tasks-1000us (such as tasks-0.1us), yields, \
+    pub const NAMES: &str = "tree, forks, tasks-0us to tasks-1000us (such as tasks-0.1us), yields, \
                              hot, pingpong, bursts, open-50 to open-95";
 }
 
@@ -58,6 +61,7 @@ impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Workload::Tree => f.write_str("tree"),
+            Workload::Forks => f.write_str("forks"),
             Workload::Tasks(nanos) => write!(f, "tasks-{}us", f64::from(*nanos) / 1000.0),
             Workload::Yields => f.write_str("yields"),
             Workload::Hot => f.write_str("hot"),
@@ -87,6 +91,7 @@ impl FromStr for Workload {
         let unknown = || UnknownWorkload(name.to_owned());
         Ok(match name {
             "tree" => Workload::Tree,
+            "forks" => Workload::Forks,
             "yields" => Workload::Yields,
             "hot" => Workload::Hot,
             "pingpong" => Workload::PingPong,
@@ -115,6 +120,11 @@ pub(super) fn run(workload: Workload, runtime: &Runtime, scale: usize, rng: &Rng
         Workload::Tree => {
             let depth = (cores * scale).ilog2();
             runtime.run(|| tree(depth, probe.clone()));
+        }
+        Workload::Forks => {
+            let n = cores * scale;
+            probe.expect(n);
+            runtime.run(|| forks(n, probe));
         }
         Workload::Tasks(nanos) => {
             // So that all sizes take about as long.
@@ -176,6 +186,15 @@ fn tree(depth: u32, probe: Probe) {
     probe.expect((2 << depth) - 1);
     grow(depth, probe, latch.clone());
     latch.wait();
+}
+
+fn forks(n: usize, probe: &Probe) {
+    if n == 1 {
+        work(1_000);
+        probe.task(1_000);
+    } else {
+        par::join(|| forks(n / 2, probe), || forks(n - n / 2, probe));
+    }
 }
 
 /// Heaps of tasks of random size, two for each core. None is begun before all

@@ -2,6 +2,7 @@
 
 use super::StackError;
 use crate::prim::atomic::{AtomicU8, AtomicUsize, Ordering};
+use crate::prim::probe;
 use std::io;
 use std::ptr;
 
@@ -50,6 +51,7 @@ pub(super) fn unmap(low: usize, size: usize) {
     // SAFETY: the caller owns the range, which `reserve` returned, and nothing
     // lives in it any more.
     let rc = unsafe { libc::munmap(low as *mut _, size) };
+    probe::discard(low, size);
     debug_assert_eq!(rc, 0, "munmap of our own mapping");
 }
 
@@ -58,6 +60,7 @@ pub(super) fn discard(low: usize, size: usize) {
     // SAFETY: the caller owns the range and nothing in it is alive. Guard pages
     // survive this.
     unsafe { libc::madvise(low as *mut _, size, libc::MADV_DONTNEED) };
+    probe::discard(low, size);
 }
 
 /// Since Linux 6.13: a guard without a mapping of its own.

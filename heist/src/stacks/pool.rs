@@ -7,8 +7,8 @@
 //! burst, since addresses are free and the kernel's work to make them is not.
 
 use super::{Class, Stack, StackError, map};
-use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
+use crate::prim::{clock, probe};
 use std::collections::VecDeque;
 
 /// Bytes reserved at a time, for classes that fit.
@@ -67,6 +67,13 @@ static SHELVES: Lock<[Shelf; 48]> = Lock::new(Rank::Stacks, [const { Shelf::new(
 
 /// A stack of a class.
 pub(crate) fn acquire(class: Class) -> Result<Stack, StackError> {
+    let stack = find(class)?;
+    // Its first page is.
+    probe::touch(stack.top - 1);
+    Ok(stack)
+}
+
+fn find(class: Class) -> Result<Stack, StackError> {
     if class.size() >= SINGLE {
         let low = map::reserve(class.size())?;
         map::guard(low).inspect_err(|_| map::unmap(low, class.size()))?;

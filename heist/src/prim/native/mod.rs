@@ -81,6 +81,14 @@ pub(crate) mod probe {
     /// An M begins to search, or stops.
     #[inline(always)]
     pub(crate) fn searching(_on: bool) {}
+
+    /// Memory that may be fresh is about to be used.
+    #[inline(always)]
+    pub(crate) fn touch(_address: usize) {}
+
+    /// The pages of a range go back to the kernel.
+    #[inline(always)]
+    pub(crate) fn discard(_low: usize, _size: usize) {}
 }
 
 mod membarrier {

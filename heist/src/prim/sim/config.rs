@@ -50,6 +50,7 @@ impl Counts {
             futex_wakes: self.futex_wakes - then.futex_wakes,
             thread_starts: self.thread_starts - then.thread_starts,
             context_switches: self.context_switches - then.context_switches,
+            page_faults: self.page_faults - then.page_faults,
             lock_wait: self.lock_wait - then.lock_wait,
             probes: self.probes - then.probes,
             searches: self.searches - then.searches,
@@ -71,6 +72,8 @@ pub(crate) struct Counts {
     pub(crate) futex_wakes: u64,
     pub(crate) thread_starts: u64,
     pub(crate) context_switches: u64,
+    /// First touches of pages.
+    pub(crate) page_faults: u64,
     /// Nanoseconds, summed over threads, that locks were waited for.
     pub(crate) lock_wait: u64,
     /// Victims that thieves looked at.

@@ -4,13 +4,17 @@
 //! for others; a write takes the line away from everybody else. A line is on its
 //! way to one core at a time, so that a word which many cores write costs each
 //! of them its place in a queue: that is how a hot word limits a machine.
+//!
+//! And which pages are there: the first use of one is a page fault. What is known
+//! of are atomics and the tops of stacks.
 
 use super::cost::Costs;
 use super::topology::{Distance, Topology};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 const LINE: usize = 64;
+const PAGE: usize = 4096;
 const WORDS: usize = super::topology::MOST / 64;
 
 /// The state of a line.
@@ -26,6 +30,8 @@ struct Line {
 /// All lines that were ever touched.
 pub(super) struct Lines {
     lines: HashMap<usize, Line, BuildHasherDefault<ByAddress>>,
+    /// Pages that were touched, and not given back since.
+    pages: HashSet<usize, BuildHasherDefault<ByAddress>>,
 }
 
 /// What an access cost.
@@ -33,11 +39,24 @@ pub(super) struct Access {
     pub(super) cost: u64,
     /// Where the line came from.
     pub(super) from: Distance,
+    /// Nobody has used the line before.
+    pub(super) fresh: bool,
 }
 
 impl Lines {
     pub(super) fn new() -> Self {
-        Lines { lines: HashMap::default() }
+        Lines { lines: HashMap::default(), pages: HashSet::default() }
+    }
+
+    /// Memory is used. Whether that is the first use of its page.
+    pub(super) fn touch(&mut self, address: usize) -> bool {
+        self.pages.insert(address / PAGE)
+    }
+
+    /// The pages of a range are given back.
+    pub(super) fn discard(&mut self, low: usize, size: usize) {
+        let gone = low / PAGE..(low + size) / PAGE;
+        self.pages.retain(|page| !gone.contains(page));
     }
 
     /// An access by `core` at `time`.
@@ -50,7 +69,9 @@ impl Lines {
         time: u64,
     ) -> Access {
         let (word, bit) = (core / 64, 1 << (core % 64));
+        let mut fresh = false;
         let new = || {
+            fresh = true;
             // Fresh memory, or a line that only its allocator had: the first to
             // use it finds it near.
             let mut copies = [0; WORDS];
@@ -73,7 +94,7 @@ impl Lines {
         }
         line.copies[word] |= bit;
         let transfer = match from {
-            Distance::Own => return Access { cost: 0, from },
+            Distance::Own => return Access { cost: 0, from, fresh },
             Distance::Cache => costs.cache,
             Distance::Node => costs.node,
             Distance::Remote => costs.remote,
@@ -83,7 +104,7 @@ impl Lines {
         if write {
             line.busy = time + waits + transfer;
         }
-        Access { cost: waits + transfer, from }
+        Access { cost: waits + transfer, from, fresh }
     }
 }
 

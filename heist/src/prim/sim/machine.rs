@@ -45,7 +45,7 @@ pub(super) struct Machine {
     pub(super) sequence: u64,
     /// Who sleeps on which word.
     waiters: HashMap<usize, VecDeque<ThreadId>, BuildHasherDefault<ByAddress>>,
-    lines: Lines,
+    pub(super) lines: Lines,
     /// How often each place in the sources waited for a line from another core.
     transfers_at: Sites,
     /// How long each place waited for a lock.
@@ -348,6 +348,12 @@ impl Machine {
         self.cores.at(core).time += nanos;
     }
 
+    /// The current thread waits for the kernel to find a page.
+    pub(super) fn page_fault(&mut self) {
+        self.counts.page_faults += 1;
+        self.cost(self.config.costs.fault);
+    }
+
     /// What a step costs, and whether it was a transfer.
     fn charge(&mut self, op: Op, address: usize, site: &'static Location<'static>) {
         let costs = self.config.costs;
@@ -371,6 +377,9 @@ impl Machine {
             let with = (&self.config.topology, &costs);
             let access = self.lines.access(with, core, address, write, time);
             total += access.cost;
+            if access.fresh && self.lines.touch(address) {
+                self.page_fault();
+            }
             if access.from != Distance::Own {
                 *self.transfers_at.entry(site).or_default() += 1;
             }

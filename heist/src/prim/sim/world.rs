@@ -109,6 +109,20 @@ pub(crate) mod probe {
         machine::with(|m| m.counts.probes += 1);
     }
 
+    /// Memory that may be fresh is about to be used: the kernel finds a page for it.
+    pub(crate) fn touch(address: usize) {
+        machine::with(|m| {
+            if m.timed() && m.lines.touch(address) {
+                m.page_fault();
+            }
+        });
+    }
+
+    /// The pages of a range go back to the kernel.
+    pub(crate) fn discard(low: usize, size: usize) {
+        machine::with(|m| m.lines.discard(low, size));
+    }
+
     /// An M begins to search, or stops.
     pub(crate) fn searching(on: bool) {
         machine::with(|m| {

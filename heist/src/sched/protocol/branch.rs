@@ -65,7 +65,7 @@ impl BranchWord {
 
     /// Whoever forked it wants it back.
     pub(crate) fn reclaim(&self) -> Reclaim {
-        if is(Mutant::ReclaimUnseen) && self.word.load(Ordering::Acquire) == OPEN {
+        if is(Mutant::ReclaimUnseen) {
             self.word.store(RECLAIMED, Ordering::Release);
             return Reclaim::Mine;
         }
