@@ -42,12 +42,22 @@ impl OsThread {
         }
     }
 
+    /// How long it has run on a CPU and how long it has waited for one, able to run, in
+    /// nanoseconds; `None` once it has ended, or if the kernel does not count that. Some
+    /// 10 µs.
+    pub(crate) fn ran_and_waited(self) -> Option<(u64, u64)> {
+        let mut text = [0u8; 64];
+        let n = self.read("schedstat", &mut text)?;
+        let mut numbers = str::from_utf8(&text[..n]).ok()?.split(' ').map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    }
+
     /// Whether it sleeps in the kernel: it neither runs nor waits for a CPU. Some
     /// 10 µs; allocates nothing.
     pub(crate) fn is_blocked(self) -> bool {
         // Number, name in parentheses, state. The name may hold anything.
         let mut text = [0u8; 128];
-        let state = self.read_stat(&mut text).and_then(|n| {
+        let state = self.read("stat", &mut text).and_then(|n| {
             let close = text[..n].iter().rposition(|c| *c == b')')?;
             text.get(close + 2).copied()
         });
@@ -82,10 +92,11 @@ impl OsThread {
         }
     }
 
-    fn read_stat(self, text: &mut [u8]) -> Option<usize> {
+    /// Reads what the kernel says of it.
+    fn read(self, name: &str, text: &mut [u8]) -> Option<usize> {
         let mut path = [0u8; 64];
         // The rest of the buffer is zero, which ends the string.
-        write!(&mut path[..63], "/proc/self/task/{}/stat", self.0).ok()?;
+        write!(&mut path[..63], "/proc/self/task/{}/{name}", self.0).ok()?;
         // SAFETY: the path is terminated, and the buffer is live and as long as said.
         unsafe {
             let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
@@ -111,6 +122,10 @@ mod tests {
         assert!(!me.is_blocked());
         let before = me.cpu_time().unwrap();
         while me.cpu_time().unwrap() == before {}
+        // Kernels that do not count it have no such file.
+        if let Some((ran, _)) = me.ran_and_waited() {
+            assert!(ran > 0);
+        }
         let (send, receive) = mpsc::channel();
         let (end, wait) = mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || {
@@ -128,5 +143,6 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1)); // the kernel buries it
         }
         assert!(!other.is_blocked());
+        assert_eq!(other.ran_and_waited(), None);
     }
 }

@@ -410,14 +410,19 @@ fn each_woken(event: &Event, wake: impl Fn(Turn)) {
 /// Another M is woken for what takes this one longer than waking takes. How long that
 /// is, the last batches tell: most requests are answered in microseconds, and two
 /// threads that share them get in each other's way, and in that of whoever sends them.
-/// If this batch is another matter, sysmon wakes somebody.
+/// And only if there is a CPU for it, as far as is known (`company`). If this batch is
+/// another matter, sysmon wakes somebody.
 pub(crate) fn deliver(sched: &'static Sched, p: Held, events: &Batch) {
     let before = p.runq.len();
     events.iter().for_each(|event| each_woken(event, |turn| turn.wake_last(sched, p)));
     let queued = p.runq.len();
-    p.own().batch.set((clock::now(), queued.saturating_sub(before) as u64));
+    let now = clock::now();
+    p.own().batch.set((now, queued.saturating_sub(before) as u64));
     let takes = sched.poll.service_time().saturating_mul(queued as u64);
-    if queued > 1 && takes > WORTH_WAKING && sched.idle.idle_ps() != 0 {
+    if queued > 1
+        && takes > WORTH_WAKING
+        && sched.company.is_welcome(now, sched.idle.idle_ps() != 0)
+    {
         fence(Ordering::SeqCst);
         wake::wake_p(sched);
     }

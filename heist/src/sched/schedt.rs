@@ -230,6 +230,8 @@ pub(crate) struct Sched {
     pub(crate) sysmon: super::sysmon::Sysmon,
     /// What its goroutines wait for outside of the process, and some others.
     pub(crate) poll: Poller,
+    /// Whether those who are ready there are worth another M.
+    pub(crate) company: super::company::Company,
     /// Since when goroutines have been waiting for a stack, or 0.
     pub(crate) no_stack_since: AtomicU64,
     /// The goroutine whose panic closed the runtime (`PanicPolicy::ShutDown`).
@@ -397,6 +399,7 @@ impl Sched {
             all_stopped: Note::new(),
             sysmon: super::sysmon::Sysmon::new(),
             poll: Poller::new(),
+            company: super::company::Company::default(),
             no_stack_since: AtomicU64::new(0),
             fatal_panic: Lock::new(Rank::Leaf, None),
             winding_down: Lock::new(Rank::Shutdown, false),

@@ -7,6 +7,7 @@
 //! | a timer that is late | its P computes; a thief is woken |
 //! | nobody looks at the network | all who could compute; it looks itself |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
+//! | requests from the network that are shared | is there a CPU for it? (`company`) |
 //! | a goroutine that forks, and an idle P | it is asked for a branch, then raided |
 //! | the CPU limit has changed | there are as many Ps as it says, unless set by hand |
 //! | free stacks that lie around | their pages go back to the kernel |
@@ -25,7 +26,7 @@ use super::p::{Count, P};
 use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
-use super::{g::G, netpoll, park, signal, steal, stop, thieves, timers, waiter, wake};
+use super::{company, g::G, netpoll, park, signal, steal, stop, thieves, timers, waiter, wake};
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -46,6 +47,9 @@ const QUIET_ROUNDS: u32 = 50;
 /// A timer is late when its time came so long ago: before, its P or the keeper of the
 /// timers sees to it.
 const LATE: u64 = 50_000;
+
+/// Those behind one who takes so long to answer a request are helped.
+const LONG_REQUEST: u64 = 1_000_000;
 
 /// How long all Ps must be idle before it sleeps deeply.
 const LINGER: u64 = 100_000_000;
@@ -153,6 +157,8 @@ pub(crate) fn stop(sched: &'static Sched) {
 #[derive(Clone, Copy, Default)]
 struct Seen {
     steps: (u32, u32),
+    /// When it was first seen with these.
+    since: u64,
     next: Option<NextUp<G>>,
 }
 
@@ -160,6 +166,9 @@ struct Watch {
     sched: &'static Sched,
     seen: Vec<Seen>,
     retaker: Retaker,
+    judge: company::Judge,
+    /// When it last had a look at a P that was left to its requests.
+    helped: u64,
     /// When there is something to do next, as far as is known.
     next: Option<u64>,
     /// When a P was last seen busy.
@@ -173,7 +182,18 @@ impl Watch {
         let now = clock::now();
         let seen = vec![Seen::default(); sched.procs() as usize];
         let retaker = Retaker::new(sched);
-        Watch { sched, seen, retaker, next: None, busy: now, trimmed: now, traced: now }
+        let judge = company::Judge::new();
+        Watch {
+            sched,
+            seen,
+            retaker,
+            judge,
+            helped: now,
+            next: None,
+            busy: now,
+            trimmed: now,
+            traced: now,
+        }
     }
 
     fn run(&mut self) {
@@ -255,11 +275,14 @@ impl Watch {
             self.follow_limit();
         }
         let mut acted = false;
+        // Whether a P has others to run, and has been with one for long.
+        let mut stands = false;
         // Whoever stops the world takes Ps, too.
         if let Some(_alone) = self.sched.taking.try_lock() {
             self.seen.resize(self.sched.procs() as usize, Seen::default());
             for (i, p) in self.sched.ps().enumerate() {
-                acted |= self.help_stale_next(i, p);
+                acted |= self.help_stale_next(i, p, now);
+                stands |= now - self.seen[i].since > LONG_REQUEST && !p.runq.rings_empty();
             }
             let looked = self.retaker.look(now);
             self.next = looked.next;
@@ -271,7 +294,12 @@ impl Watch {
         }
         acted |= self.help_late_timers(now);
         acted |= netpoll::look_for_others(self.sched, now);
-        if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
+        self.judge.look(self.sched, now);
+        if idle > 0
+            && self.sched.idle.searching() == 0
+            && work_waits(self.sched)
+            && (stands || !self.is_left_to_it(now))
+        {
             fence(Ordering::SeqCst);
             wake::wake_p(self.sched);
             acted = true;
@@ -289,6 +317,22 @@ impl Watch {
         acted
     }
 
+    /// Whether what waits is nobody's business: a P that goes from request to request
+    /// has been left to it (`netpoll::deliver`). It is looked at now and then all the
+    /// same, as anybody else's work would be: a thread could have been refused.
+    fn is_left_to_it(&mut self, now: u64) -> bool {
+        let queued = self.sched.runq_size.load(Ordering::Relaxed)
+            + self.sched.idle_runq_size.load(Ordering::Relaxed);
+        if queued != 0 || !self.sched.poll.is_wanted() {
+            return false;
+        }
+        if now - self.helped < LONG.as_nanos() as u64 {
+            return true;
+        }
+        self.helped = now;
+        !self.sched.company.is_welcome(now, true)
+    }
+
     /// As many Ps as the process may use CPUs, unless somebody has said how many.
     fn follow_limit(&self) {
         if !self.sched.follow_limit.load(Ordering::Relaxed) {
@@ -303,10 +347,14 @@ impl Watch {
 
     /// A runnext that was there a round ago, on a P that has run nothing since, is
     /// given to others: its owner computes.
-    fn help_stale_next(&mut self, i: usize, p: &'static P) -> bool {
+    fn help_stale_next(&mut self, i: usize, p: &'static P, at: u64) -> bool {
         let (own, offered) = (p.runq.peek_own(), p.runq.peek_offered());
-        let now = Seen { steps: p.steps(), next: own.or(offered) };
-        let before = std::mem::replace(&mut self.seen[i], now);
+        let mut now = Seen { steps: p.steps(), since: at, next: own.or(offered) };
+        let before = self.seen[i];
+        if now.steps == before.steps {
+            now.since = before.since;
+        }
+        self.seen[i] = now;
         let stays = now.next.is_some() && now.next == before.next && now.steps == before.steps;
         if !stays || self.sched.procs() == 1 {
             return false;

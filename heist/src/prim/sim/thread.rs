@@ -93,6 +93,11 @@ impl OsThread {
         })?
     }
 
+    /// This kernel does not count it.
+    pub(crate) fn ran_and_waited(self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// There is one signal here.
     #[track_caller]
     pub(crate) fn interrupt(self, _signal: i32, value: u64) -> bool {
