@@ -376,7 +376,7 @@ fn no_deadlock_is_reported_while_a_goroutine_blocks_its_thread() {
 fn a_deadlock_is_reported_beside_a_thread_that_waits_with_its_goroutine() {
     let ended = finish(example("deadlock").arg("locked"), PATIENCE);
     ended.assert_exit(2);
-    ended.assert_says(&[DEADLOCK, "'locked' [park]:"]);
+    ended.assert_says(&[DEADLOCK, "'locked' [park, locked to thread]:"]);
 }
 
 #[test]
