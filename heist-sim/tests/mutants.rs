@@ -9,14 +9,12 @@ use std::ops::ControlFlow;
 const SEEDS: u64 = 20_000;
 
 /// Mistakes that few programs meet, and one that does. The others are looked for in all.
-const AT_HOME: [(&str, &str); 7] = [
+const AT_HOME: [(&str, &str); 5] = [
     ("TakeInside", "freeze"),
     ("RaidUnfenced", "forks-and-hogs"),
     ("UnlinkBlind", "forks"),
     ("ReclaimUnseen", "forks"),
     ("FreezeAnywhere", "freeze"),
-    ("FreezeUnasked", "forks-and-hogs"),
-    ("CallGone", "freeze"),
 ];
 
 #[test]

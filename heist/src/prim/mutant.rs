@@ -55,10 +55,6 @@ pub(crate) enum Mutant {
     KeepForks,
     /// A thread is stopped wherever it is, in the runtime too.
     FreezeAnywhere,
-    /// A thread stands still that nobody asks any more.
-    FreezeUnasked,
-    /// A P is given to a thread that has stood still, and does no longer.
-    CallGone,
     /// A thread is asked to stand still before it has heard that it may go on.
     AskUnanswered,
 }
@@ -69,7 +65,7 @@ impl Mutant {
     /// thief takes breaks no rule, and that an entry meets a retake in the very moment
     /// in which it has to settle takes thousands of seeds.
     #[cfg(sim)]
-    pub(crate) const SIMULATED: [Mutant; 21] = [
+    pub(crate) const SIMULATED: [Mutant; 19] = [
         Mutant::NoRecheck,
         Mutant::DropBaton,
         Mutant::LoseOverflow,
@@ -89,8 +85,6 @@ impl Mutant {
         Mutant::ReclaimUnseen,
         Mutant::KeepForks,
         Mutant::FreezeAnywhere,
-        Mutant::FreezeUnasked,
-        Mutant::CallGone,
     ];
 }
 

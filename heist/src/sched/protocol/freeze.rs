@@ -116,10 +116,6 @@ impl Freeze {
     /// any more.
     #[must_use]
     pub(crate) fn freeze(&self, epoch: Epoch) -> bool {
-        if is(Mutant::FreezeUnasked) {
-            self.word.store(epoch.0 | FROZEN, Ordering::Release);
-            return true;
-        }
         self.settle(epoch, FROZEN)
     }
 
@@ -139,7 +135,7 @@ impl Freeze {
     /// stands still no longer.
     #[must_use]
     pub(crate) fn call(&self) -> bool {
-        self.end_standing(CALLED) || is(Mutant::CallGone)
+        self.end_standing(CALLED)
     }
 
     /// The thread goes on without a P: sysmon, or the thread itself. False if it
