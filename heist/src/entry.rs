@@ -106,7 +106,8 @@ pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
 }
 
 /// Runs `f` without preemption: however long it computes, the goroutine keeps its
-/// P and is not stopped. What blocks still blocks, and others run meanwhile.
+/// P and is not stopped. What blocks still blocks, and others run meanwhile. When it
+/// returns, others may run first if they have waited.
 ///
 /// For code that must not be interrupted between two steps, such as a measurement.
 /// It does not exclude other goroutines: those on other threads run on.

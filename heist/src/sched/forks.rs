@@ -24,6 +24,7 @@ use super::g::{Birth, G, WaitReason};
 use super::g_pool;
 use super::m::{self, Inside, M};
 use super::p::Held;
+use super::park;
 use super::protocol::branch::{BranchWord, Reclaim, Take};
 use super::protocol::forks::{Forks, Link, Unlinked, Unset};
 use super::protocol::g_state::Status;
@@ -259,6 +260,8 @@ pub(crate) enum Approach {
 #[cold]
 #[inline(never)]
 pub(crate) fn approach(here: usize) -> Approach {
+    // The only safe point of a goroutine that does nothing but fork.
+    park::heed_request();
     let Some(m) = m::current() else { return Approach::Outside };
     let Some(g) = m.curg() else { return Approach::Serial };
     // SAFETY: the goroutine runs, and it is the caller.

@@ -241,9 +241,10 @@ pub(crate) fn safe_point() {
     }
 }
 
+/// As [`safe_point`], for whoever comes here rarely.
 #[cold]
 #[inline(never)]
-fn heed_request() {
+pub(crate) fn heed_request() {
     let Some(m) = m::current() else { return };
     if !m.preempt.load(Ordering::Relaxed) || m.lease.inside() {
         return;
@@ -289,8 +290,12 @@ pub(crate) fn no_preempt<T>(f: impl FnOnce() -> T) -> T {
         g.set(flag::NO_PREEMPT, true);
         outermost
     });
-    let _allow = outermost.then_some(Allow);
-    f()
+    let allow = outermost.then_some(Allow);
+    let value = f();
+    drop(allow);
+    // Whoever asked meanwhile has waited.
+    safe_point();
+    value
 }
 
 /// Whether the goroutine, which is about to leave its thread, stays there: it has to,

@@ -15,6 +15,7 @@
 //! cap the one that has run longest is stopped (`freeze`).
 
 use super::find::SLICE;
+use super::forks::Ask;
 use super::freeze::{self, Freezer};
 use super::m::M;
 use super::p::P;
@@ -167,6 +168,10 @@ impl Retaker {
     /// A goroutine has computed for a whole slice, and others may want its P.
     fn end_slice(&mut self, i: usize, m: &'static M, p: &'static P, now: u64, looked: &mut Looked) {
         looked.acted = true;
+        if m.desk.is_open() {
+            // One that forks makes no other calls: it looks up at its next fork.
+            let (Ask::Nobody | Ask::Asked | Ask::Before) = m.desk.ask();
+        }
         let Seen { asked, steps, .. } = self.seen[i];
         match asked {
             None => {
