@@ -381,10 +381,14 @@ impl<T> Channel<T> {
     /// The last of one side goes away. Returns the messages that nobody will
     /// receive, to be dropped when everything else is done.
     pub(super) fn disconnect(&self, side: Side) -> impl Drop + use<T> {
+        self.close(side == Side::Receiver && self.capacity().is_none())
+    }
+
+    /// Disconnects both sides, and discards the messages if so told.
+    pub(super) fn close(&self, discard: bool) -> impl Drop + use<T> {
         let mut state = self.state.lock();
         let wakes = state.disconnect();
-        let unbounded = state.capacity() == usize::MAX;
-        let messages = (side == Side::Receiver && unbounded).then(|| state.take_messages());
+        let messages = discard.then(|| state.take_messages());
         drop(state);
         wakes.wake();
         Leftover(messages)

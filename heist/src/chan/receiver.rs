@@ -283,6 +283,16 @@ impl<T> Receiver<T> {
     }
 }
 
+impl<T> Receiver<T> {
+    /// Nobody receives any more: messages are dropped now, also those of a bounded
+    /// channel, which otherwise keeps them until its senders are gone.
+    pub(crate) fn discard(&self) {
+        if let Source::Channel(channel) = &self.source {
+            drop(channel.close(true));
+        }
+    }
+}
+
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
         let source = match &self.source {

@@ -70,6 +70,13 @@ pub struct Receiver<T> {
     not_sync: PhantomData<Cell<()>>,
 }
 
+/// As in std, what is left is dropped with the receiver and not with the last sender.
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.inner.discard();
+    }
+}
+
 impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 

@@ -157,3 +157,19 @@ fn texts_and_bounds_are_those_of_std() {
     sync::<heist::sync::mpsc::Sender<NotSync>>();
     sync::<SyncSender<NotSync>>();
 }
+
+/// Not with the last sender, which may stay for long.
+#[test]
+fn what_is_left_is_dropped_with_the_receiver() {
+    let message = Arc::new(());
+    let (sync, bounded) = mpsc::sync_channel(2);
+    let (sender, unbounded) = mpsc::channel();
+    sync.send(message.clone()).unwrap();
+    sender.send(message.clone()).unwrap();
+    assert_eq!(Arc::strong_count(&message), 3);
+    drop(bounded);
+    assert_eq!(Arc::strong_count(&message), 2);
+    drop(unbounded.into_iter());
+    assert_eq!(Arc::strong_count(&message), 1);
+    assert!(sync.send(message.clone()).is_err() && sender.send(message.clone()).is_err());
+}
