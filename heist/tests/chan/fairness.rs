@@ -126,6 +126,52 @@ fn cases_that_are_always_ready_share() {
     });
 }
 
+/// Also those that were not ready: two cases at one channel, whose select sleeps before
+/// anybody comes.
+#[test]
+fn cases_that_wait_at_one_channel_share() {
+    const N: usize = 400;
+    watched(|| {
+        runtime(1).run(|| {
+            let (s, r) = bounded(0);
+            let sender = go(move || {
+                for _ in 0..N {
+                    select! {
+                        send(s, 0) -> sent => sent.unwrap(),
+                        send(s, 1) -> sent => sent.unwrap(),
+                    }
+                }
+            });
+            let mut ones = 0;
+            for _ in 0..N {
+                // By then it sleeps.
+                (0..8).for_each(|_| heist::thread::yield_now());
+                ones += r.recv().unwrap();
+            }
+            sender.join().unwrap();
+            assert!((N / 4..N * 3 / 4).contains(&ones), "{ones} of {N}");
+
+            let (s, r) = bounded(0);
+            let receiver = go(move || {
+                let mut first = 0;
+                for _ in 0..N {
+                    select! {
+                        recv(r) -> _ => first += 1,
+                        recv(r) -> _ => {}
+                    }
+                }
+                first
+            });
+            for _ in 0..N {
+                (0..8).for_each(|_| heist::thread::yield_now());
+                s.send(()).unwrap();
+            }
+            let first = receiver.join().unwrap();
+            assert!((N / 4..N * 3 / 4).contains(&first), "{first} of {N}");
+        });
+    });
+}
+
 #[test]
 fn a_biased_select_takes_the_first() {
     everywhere(|| {

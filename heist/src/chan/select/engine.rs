@@ -185,6 +185,7 @@ pub(super) fn select<'a>(
             gave_way += 1;
             continue;
         }
+        order.shuffle(cases);
         match wait(cases, until, landing, site) {
             Waited::Selected(chosen) => return Some(chosen),
             Waited::Over => return None,
@@ -299,6 +300,7 @@ pub(super) fn ready(
             park::poll_point();
             return None;
         }
+        order.shuffle(cases);
         let turn = Waiter::current().begin();
         let mut places = Places::new();
         let places = places.fill(cases, |_| Place::new(Who::OneOfMany(turn), std::ptr::null_mut()));
@@ -472,6 +474,27 @@ impl Draw {
         Draw { state, biased, left: 0x0706_0504_0302_0100 }
     }
 
+    /// A number less than this one.
+    #[inline(always)]
+    fn draw(&mut self, of: usize) -> usize {
+        // The upper half is random enough to be scaled down (Lemire 2016).
+        let draw = (((self.state >> 32) * of as u64) >> 32) as usize;
+        self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        draw
+    }
+
+    /// Puts the cases into a random order, unless it is biased: in that order they
+    /// queue, and of two at one channel the first one wins.
+    fn shuffle(&mut self, cases: &mut [Case<'_>]) {
+        if self.biased {
+            return;
+        }
+        for i in 0..cases.len() {
+            let draw = self.draw(cases.len() - i);
+            cases.swap(i, i + draw);
+        }
+    }
+
     /// The `i`th case: one of those that have not come yet.
     #[inline(always)]
     fn next<'c, 'a>(&mut self, cases: &'c mut [Case<'a>], i: usize) -> &'c Case<'a> {
@@ -479,9 +502,7 @@ impl Draw {
             return &cases[i];
         }
         let left = cases.len() - i;
-        // The upper half is random enough to be scaled down (Lemire 2016).
-        let draw = (((self.state >> 32) * left as u64) >> 32) as usize;
-        self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let draw = self.draw(left);
         if cases.len() > FEW {
             cases.swap(i, i + draw);
             return &cases[i];
