@@ -22,8 +22,10 @@ use super::m::M;
 use super::schedt::Sched;
 use crate::prim::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// How long those who run are watched, at least.
+/// How long those who run are watched, at least; and one that is left alone, which is
+/// the usual case and in no hurry.
 const WINDOW: u64 = 5_000_000;
+const LONG_WINDOW: u64 = 20_000_000;
 
 /// What was counted longer ago than this says nothing about now.
 const STALE: u64 = 10 * WINDOW;
@@ -120,10 +122,11 @@ impl Judge {
 
     /// Looks at what came of being alone, or of not being it.
     pub(crate) fn look(&mut self, sched: &'static Sched, now: u64) {
-        if now.saturating_sub(self.before.at) < WINDOW {
+        let company = &sched.company;
+        let least = if company.is_alone(now) { LONG_WINDOW } else { WINDOW };
+        if now.saturating_sub(self.before.at) < least {
             return;
         }
-        let company = &sched.company;
         let shared = company.shared.load(Ordering::Relaxed) != 0;
         let kept = company.kept.load(Ordering::Relaxed) != 0;
         if !shared && !kept {
