@@ -437,6 +437,9 @@ impl Sched {
         }
         timers::clear(self);
         for p in self.ps_ever() {
+            // Goroutines that were queued with their threads went on by themselves, and
+            // have ended: their places are left.
+            drop(super::in_place::drain(p));
             // SAFETY: there are no Ms, so nobody holds the Ps.
             unsafe { Held::new(p) }.reset(self.config().stack, 0);
         }
