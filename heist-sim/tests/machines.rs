@@ -39,7 +39,7 @@ fn distance_costs() {
 fn forks_spread_over_the_cores() {
     for cores in [1, 8] {
         let m = measured(Workload::Forks, (cores, "flat"));
-        assert!(m.efficiency > 0.7, "{cores} cores: {m:?}");
+        assert!(m.efficiency > 0.5, "{cores} cores: {m:?}");
     }
 }
 

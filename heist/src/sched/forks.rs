@@ -33,11 +33,12 @@ use super::schedt::{self, Sched};
 use super::spawn::Counted;
 use super::task::{Ended, Shutdown, Task};
 use super::waiter::Waiter;
-use super::wake;
+use super::{netpoll, timers, wake};
 use crate::context::Suspend;
 use crate::prim::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence, fence_after_rmw, keep,
 };
+use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::mutant::{Mutant, is};
 use std::any::Any;
@@ -260,8 +261,6 @@ pub(crate) enum Approach {
 #[cold]
 #[inline(never)]
 pub(crate) fn approach(here: usize) -> Approach {
-    // The only safe point of a goroutine that does nothing but fork.
-    park::heed_request();
     let Some(m) = m::current() else { return Approach::Outside };
     let Some(g) = m.curg() else { return Approach::Serial };
     // SAFETY: the goroutine runs, and it is the caller.
@@ -279,6 +278,18 @@ pub(crate) fn approach(here: usize) -> Approach {
     if sched.closing() {
         return Approach::Serial;
     }
+    // The only safe point of a goroutine that does nothing but fork.
+    if inside.m.preempt.load(Ordering::Relaxed) && !park::may_not_be_preempted(g) {
+        if somebody_waits(&inside) {
+            drop(inside);
+            park::heed_request();
+            return approach(here);
+        }
+        // It has the P for another slice: its branches are its own work, and better done
+        // in their order.
+        inside.m.preempt.store(false, Ordering::Relaxed);
+        inside.p.tick_up();
+    }
     let desk = &inside.m.desk;
     desk.forks.store(ptr::from_ref(list).cast_mut(), Ordering::Release);
     let asked = desk.guard.swap(limit, Ordering::Relaxed) == ASKED;
@@ -293,6 +304,22 @@ pub(crate) fn approach(here: usize) -> Approach {
     }
     // Something to steal is there already: it will do for whoever asked.
     Approach::Fork(list, share && inside.p.runq.rings_empty())
+}
+
+/// Whether there is something to run on the caller's P that is no branch. Runs the timers
+/// that are due, and looks at the network.
+fn somebody_waits(inside: &Inside) -> bool {
+    let (sched, p) = (inside.sched(), inside.p);
+    timers::run_due(sched, p);
+    netpoll::look_if_late(sched, p, clock::now());
+    let is_other = |g: &'static G| !ptr::eq(g.task(), &raw const BRANCH);
+    if let Some(g) = p.runq.pop_if(is_other) {
+        // It is the first, and stays it.
+        let _none = p.runq.put_next(g);
+    }
+    sched.runq_size.load(Ordering::Relaxed) != 0
+        || p.runq.peek_own().is_some()
+        || p.runq.peek_offered().is_some()
 }
 
 /// The list of the calling goroutine.
