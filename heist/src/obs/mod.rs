@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `dump.rs` | all goroutines: on a fatal error, a deadlock, SIGQUIT |
-//! | `schedtrace.rs` | one line about the scheduler, in Go's shape |
+//! | `schedtrace.rs` | one line about the scheduler, in Go's shape; its Ps, Ms and Gs: from time to time, on a fatal error |
 
 mod dump;
 mod schedtrace;
@@ -17,7 +17,13 @@ pub(crate) use dump::dump_to_string;
 
 /// What the scheduler calls when something is to be reported.
 pub(crate) fn reports() -> Reports {
-    Reports { trace: schedtrace::print, dump: dump::print }
+    Reports { trace: schedtrace::print, dump: dump::print, dying: print_dying }
+}
+
+/// What is left of a process in an impossible state.
+fn print_dying() {
+    crate::prim::os::write_stderr(format!("{}\n", schedtrace::of_dying()).as_bytes());
+    dump::print();
 }
 
 /// The switches in `HEISTDEBUG`.

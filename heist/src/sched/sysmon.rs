@@ -67,13 +67,15 @@ pub(crate) struct Reports {
     pub(crate) trace: fn(&'static Sched, detail: bool),
     /// All goroutines of the process.
     pub(crate) dump: fn(),
+    /// The schedulers and all goroutines, without waiting for anybody.
+    pub(crate) dying: fn(),
 }
 
 static REPORTS: OnceLock<Reports> = OnceLock::new();
 
 /// Sets the reports. The first caller wins.
 pub(crate) fn set_reports(reports: Reports) {
-    crate::prim::fatal::set_report(reports.dump);
+    crate::prim::fatal::set_report(reports.dying);
     REPORTS.get_or_init(|| reports);
 }
 

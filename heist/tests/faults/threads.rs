@@ -34,6 +34,8 @@ fn too_many_threads_end_the_program_with_a_message() {
     let ended = child(TEST, "");
     ended.assert_killed_by(libc::SIGABRT);
     ended.assert_says(&["4-thread limit", "max_threads"]);
+    // The scheduler's state, and the goroutines.
+    ended.assert_says(&["SCHED ", "gomaxprocs=1", "  P0: status=", "  M0: p=", "goroutine 1 "]);
 }
 
 #[test]
