@@ -156,6 +156,11 @@ impl Freezer {
         asked > self.sched.procs() as usize
     }
 
+    /// Whether one more may lose its P and go on without being in anybody's way.
+    pub(super) fn has_room(&self) -> bool {
+        self.running() < self.cap()
+    }
+
     fn cap(&self) -> usize {
         self.sched.max_runners()
     }

@@ -7,6 +7,7 @@
 //! | is in a declared call (`syscall`) | at this look, if somebody needs it; else after 10 ms |
 //! | sleeps in the kernel: its CPU clock stands still | the same |
 //! | computes, for 10 ms, and no P is idle | when it does not heed the request to yield either |
+//! | computes, for 0.1 ms, and a timer of its P is late | at this look, while there may be one more runner |
 //!
 //! No signal is sent and nothing is interrupted: the goroutine goes on on its
 //! thread, without a P, and finds out at its next call of the runtime. While it
@@ -20,7 +21,7 @@ use super::freeze::{self, Freezer};
 use super::m::M;
 use super::p::P;
 use super::schedt::Sched;
-use super::{park, wake};
+use super::{park, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::latch;
 use std::ptr;
@@ -31,6 +32,11 @@ const UNNEEDED: u64 = 10_000_000;
 /// How long a call that nobody declared may block a thread when there is no other to
 /// take its P. Then it is an error, like a declared one (`wake::run_p`).
 const LAST_THREAD: u64 = 1_000_000_000;
+
+/// What is left of a slice, of the thread's own time, when a timer of the P is late. The
+/// goroutine goes on without the P, so that this costs it little: its thread and the
+/// sleeper's are the kernel's to schedule, which lets those that have slept through.
+const URGENT: u64 = 100_000;
 
 /// How long a goroutine may run on without heeding a request to yield: of its
 /// thread's own time, so that one whose thread the kernel has stopped, and that calls
@@ -155,11 +161,17 @@ impl Retaker {
             }
             return;
         }
-        let end = seen.since + SLICE;
+        let urgent = crowded && timers::are_late(p, now) && self.freezer.has_room();
+        let end = seen.since + if urgent { URGENT } else { SLICE };
         if now < end {
             looked.next = Some(looked.next.map_or(end, |next| next.min(end)));
+        } else if urgent {
+            looked.acted = true;
+            if has_run(m, seen, URGENT) && self.may_compute_on(m) {
+                self.retake(m, p, steps, now);
+            }
         } else if crowded
-            && (kept >= AMONG_HOGS || !hogs_only(self.sched, p) || had_its_slice(m, seen))
+            && (kept >= AMONG_HOGS || !hogs_only(self.sched, p) || has_run(m, seen, SLICE))
         {
             self.end_slice(i, m, p, now, looked);
         }
@@ -179,14 +191,17 @@ impl Retaker {
                 self.seen[i].asked = m.os_thread().cpu_time();
             }
             Some(asked) if ran_since(m, asked) < NOTICE || self.freezer.is_behind() => {}
-            Some(_) if m.curg().is_some_and(park::may_not_be_preempted) => {}
-            // One that computes needs its thread even if it is stopped. There are no
-            // more: let it run.
-            Some(_) if !self.has_thread() => looked.acted = false,
+            Some(_) if !self.may_compute_on(m) => looked.acted = self.has_thread(),
             Some(_) => {
                 self.retake(m, p, steps, now);
             }
         }
+    }
+
+    /// Whether the goroutine of an M may go on without its P. It needs its thread even if
+    /// it is stopped: if there are no more, it keeps the P.
+    fn may_compute_on(&self, m: &'static M) -> bool {
+        !m.curg().is_some_and(park::may_not_be_preempted) && self.has_thread()
     }
 
     /// Somebody waits for something, perhaps for what a frozen one holds: the oldest
@@ -233,9 +248,9 @@ fn hogs_only(sched: &'static Sched, p: &'static P) -> bool {
     frozen > 0 && p.runq.is_empty() && sched.runq_size.load(Ordering::Relaxed) == frozen
 }
 
-/// Whether the thread of an M has run for a whole slice since its goroutine was seen.
-fn had_its_slice(m: &'static M, seen: &Seen) -> bool {
-    seen.began.is_none_or(|began| ran_since(m, began) >= SLICE)
+/// Whether the thread of an M has run for so long since its goroutine was seen.
+fn has_run(m: &'static M, seen: &Seen, long: u64) -> bool {
+    seen.began.is_none_or(|began| ran_since(m, began) >= long)
 }
 
 /// How long the thread of an M has run since its CPU clock said `then`.

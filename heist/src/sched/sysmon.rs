@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a goroutine that blocks its thread, or computes on | its P is taken (`retake`) |
 //! | a runnext that stays | its owner computes on; it is taken to the others |
-//! | a timer that is late | its P computes; a thief is woken |
+//! | a timer that is late | its P computes; a thief is woken, or the P is taken |
 //! | nobody looks at the network | all who could compute; it looks itself |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | requests from the network that are shared | is there a CPU for it? (`company`) |
@@ -32,7 +32,6 @@ use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
 use crate::prim::{clock, thread};
 use crate::stacks;
-use crate::timer::NEVER;
 use std::io;
 use std::ptr;
 use std::sync::OnceLock;
@@ -43,10 +42,6 @@ const SHORT: Duration = Duration::from_micros(20);
 const MEDIUM: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_millis(10);
 const QUIET_ROUNDS: u32 = 50;
-
-/// A timer is late when its time came so long ago: before, its P or the keeper of the
-/// timers sees to it.
-const LATE: u64 = 50_000;
 
 /// Those behind one who takes so long to answer a request are helped.
 const LONG_REQUEST: u64 = 1_000_000;
@@ -237,25 +232,27 @@ impl Watch {
     /// `delay`, but no longer than until the next timer is late, the end of a slice,
     /// or until it is this one's turn to look at the network.
     fn until_next(&self, delay: Duration) -> Duration {
-        let late = timers::earliest(self.sched).saturating_add(LATE);
-        let next = late.min(self.next.unwrap_or(NEVER));
-        if delay == SHORT || next == NEVER {
+        if delay == SHORT {
             return delay;
         }
-        let left = Duration::from_nanos(next.saturating_sub(clock::now()));
+        let now = clock::now();
+        let late = timers::earliest(self.sched).saturating_add(timers::LATE);
         // One that is late already is somebody else's, or nobody's: no hurry.
-        if left.is_zero() { delay } else { left.clamp(SHORT, delay) }
+        let next = [Some(late), self.next].into_iter().flatten().filter(|&at| at > now).min();
+        let left = next.map_or(delay, |at| Duration::from_nanos(at - now));
+        left.max(SHORT).min(delay)
     }
 
     /// Timers that are due and have not fired: their P computes. Somebody else
     /// does it, if somebody is idle.
     fn help_late_timers(&self, now: u64) -> bool {
-        let due = now.saturating_sub(LATE);
-        if timers::earliest(self.sched) > due {
-            return false;
-        }
-        for p in self.sched.ps().filter(|p| p.timers.next() <= due) {
+        let mut any = false;
+        for p in self.sched.ps().filter(|p| timers::are_late(p, now)) {
             p.timers_late.store(true, Ordering::Relaxed);
+            any = true;
+        }
+        if !any {
+            return false;
         }
         let idle = self.sched.idle.idle_ps() > 0;
         if idle {

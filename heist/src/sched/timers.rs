@@ -299,6 +299,15 @@ pub(crate) fn earliest(sched: &Sched) -> u64 {
     next.min().unwrap_or(NEVER)
 }
 
+/// A timer is late when its time came so long ago: before, its P or the keeper of the
+/// timers sees to it.
+pub(crate) const LATE: u64 = 50_000;
+
+/// Whether one of this P's is late: then its P computes.
+pub(crate) fn are_late(p: &P, now: u64) -> bool {
+    p.timers.next() <= now.saturating_sub(LATE)
+}
+
 /// Whether anything waits for the clock; dead entries are dropped first.
 pub(crate) fn any(sched: &Sched) -> bool {
     for id in sched.timer_mask.iter(sched.procs()) {

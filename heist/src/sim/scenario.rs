@@ -21,7 +21,7 @@ pub(super) struct Scenario {
 }
 
 /// All of them.
-pub(super) const SCENARIOS: [Scenario; 24] = [
+pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "spawn-join", body: spawn_join },
     Scenario { name: "tree", body: tree },
     Scenario { name: "flood", body: flood },
@@ -39,6 +39,7 @@ pub(super) const SCENARIOS: [Scenario; 24] = [
     Scenario { name: "hogs", body: preempt::hogs },
     Scenario { name: "calls", body: preempt::calls },
     Scenario { name: "freeze", body: preempt::freeze },
+    Scenario { name: "late", body: preempt::late },
     Scenario { name: "forks", body: forks::tree },
     Scenario { name: "forks-that-wait", body: forks::that_wait },
     Scenario { name: "forks-and-hogs", body: forks::and_hogs },

@@ -7,6 +7,7 @@ use crate::sim::Rng;
 use crate::{go, no_preempt, thread};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Goroutines that compute past their slice, or block their thread, declared or not:
 /// their Ps are taken, and they come back for one.
@@ -102,6 +103,30 @@ pub(super) fn freeze(rng: &Rng, procs: usize) {
             .collect();
         let last = go(move || compute(salt));
         assert!(last.join().is_ok());
+        over.store(true, Ordering::Relaxed);
+        hogs.into_iter().for_each(|hog| assert!(hog.join().is_ok()));
+    });
+}
+
+/// As many goroutines as Ps compute, and call nobody, until one has slept some times: a
+/// timer that is late takes a P from one of them.
+pub(super) fn late(rng: &Rng, procs: usize) {
+    let (naps, piece) = (1 + rng.next() % 4, 1_000 << (rng.next() % 6));
+    let nap = Duration::from_micros(100 + u64::from(rng.next() % 1_000));
+    runtime(rng, procs).run(|| {
+        let over = Arc::new(AtomicBool::new(false));
+        let compute = || {
+            let over = over.clone();
+            go(move || {
+                while !over.load(Ordering::Relaxed) {
+                    work(piece);
+                }
+            })
+        };
+        let hogs: Vec<_> = (0..procs).map(|_| compute()).collect();
+        for _ in 0..naps {
+            crate::time::sleep(nap);
+        }
         over.store(true, Ordering::Relaxed);
         hogs.into_iter().for_each(|hog| assert!(hog.join().is_ok()));
     });
