@@ -7,6 +7,7 @@
 //! | is in a declared call (`syscall`) | at this look, if somebody needs it; else after 10 ms |
 //! | sleeps in the kernel: its CPU clock stands still | the same |
 //! | computes, for 10 ms, and no P is idle | when it does not heed the request to yield either |
+//! | the same, and it forks | only if somebody other than a thief wants it |
 //! | computes, for 0.1 ms, and a timer of its P is late | at this look, while there may be one more runner |
 //!
 //! No signal is sent and nothing is interrupted: the goroutine goes on on its
@@ -165,13 +166,14 @@ impl Retaker {
         let end = seen.since + if urgent { URGENT } else { SLICE };
         if now < end {
             looked.next = Some(looked.next.map_or(end, |next| next.min(end)));
-        } else if urgent {
-            looked.acted = true;
-            if has_run(m, seen, URGENT) && self.may_compute_on(m) {
+        } else if urgent && !m.desk.is_open() {
+            looked.acted = self.has_thread();
+            if has_run(m, &self.seen[i], URGENT) && self.may_compute_on(m) {
                 self.retake(m, p, steps, now);
             }
         } else if crowded
             && (kept >= AMONG_HOGS || !hogs_only(self.sched, p) || has_run(m, seen, SLICE))
+            && (!m.desk.is_open() || somebody_may_want(self.sched, p, now))
         {
             self.end_slice(i, m, p, now, looked);
         }
@@ -246,6 +248,18 @@ impl Retaker {
 fn hogs_only(sched: &'static Sched, p: &'static P) -> bool {
     let frozen = sched.frozen_size.load(Ordering::Relaxed);
     frozen > 0 && p.runq.is_empty() && sched.runq_size.load(Ordering::Relaxed) == frozen
+}
+
+/// Whether anybody but thieves has a use for the P of a goroutine that forks. If not it
+/// keeps it: it has branches for whoever is idle, so an idle P would be filled with one of
+/// those, and one more thread would compute than there are Ps. Others lose theirs all the
+/// same, so that whatever comes next finds one at once; here sysmon sees it come.
+fn somebody_may_want(sched: &'static Sched, p: &'static P, now: u64) -> bool {
+    !p.runq.is_empty()
+        || !p.told.is_empty()
+        || sched.runq_size.load(Ordering::Relaxed) != 0
+        || sched.poll.is_wanted()
+        || timers::earliest(sched) <= now
 }
 
 /// Whether the thread of an M has run for so long since its goroutine was seen.

@@ -7,6 +7,7 @@ mod blocking;
 mod bound;
 mod deep;
 mod loops;
+mod others;
 mod panics;
 mod pools;
 mod scopes;
