@@ -41,6 +41,7 @@
 
 use crate::prim::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::prim::hint;
+use crate::prim::mutant::{Mutant, is};
 
 #[cfg(loom)]
 use loom::cell::UnsafeCell;
@@ -191,17 +192,22 @@ impl<W: Copy + PartialEq> Direction<W> {
     /// The call has transferred less than it was asked to: there is no more.
     #[inline(always)]
     pub(crate) fn note_drained(&self, seen: Seen) {
-        self.drained.store(seen.0 & TICKS | 1, Ordering::Relaxed);
+        let mut seen = seen.0;
+        if is(Mutant::DrainedLater) {
+            seen = self.word.load(Ordering::Relaxed);
+        }
+        self.drained.store(seen & TICKS | 1, Ordering::Relaxed);
     }
 
     /// The call would block. If nothing has happened since `seen`, `waiter` is in the
     /// list from now on.
     #[inline]
     pub(crate) fn wait(&self, seen: Seen, waiter: W) -> Wait {
+        let news = if is(Mutant::IgnoreEvent) { NEWS & !TICKS } else { NEWS };
         let mut looks = 0;
         loop {
             let word = self.word.load(Ordering::Relaxed);
-            if (word ^ seen.0) & NEWS != 0 {
+            if (word ^ seen.0) & news != 0 {
                 return Wait::Again;
             }
             if let Some(locked) = self.try_lock(word, &mut looks) {
@@ -286,7 +292,7 @@ impl<W: Copy + PartialEq> Direction<W> {
     pub(crate) fn expire(&self, number: u64) -> Woken<W> {
         let locked = self.lock();
         let word = locked.word;
-        if self.deadlines.load(Ordering::Relaxed) != number {
+        if self.deadlines.load(Ordering::Relaxed) != number && !is(Mutant::AnyDeadline) {
             self.unlock(locked, word);
             return Woken::nobody();
         }
@@ -305,7 +311,8 @@ impl<W: Copy + PartialEq> Direction<W> {
         let locked = self.lock();
         let word = locked.word;
         let woken = self.take_all();
-        self.unlock(locked, word & !WAITERS | CLOSED);
+        let closed = if is(Mutant::ForgetClosed) { 0 } else { CLOSED };
+        self.unlock(locked, word & !WAITERS | closed);
         woken
     }
 
@@ -491,6 +498,7 @@ mod tests {
 mod model {
     use super::*;
     use crate::prim::bed::Bed;
+    use crate::prim::mutant::must_fail;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicUsize;
 
@@ -543,6 +551,27 @@ mod model {
             }
         }
 
+        /// Reads all that there is, which is less than there is room for, or waits.
+        fn drain(&self, who: usize) -> usize {
+            loop {
+                let seen = match self.direction.begin() {
+                    Begin::Expired | Begin::Closed => return 0,
+                    Begin::Wait(seen) => seen,
+                    Begin::Try(seen) => {
+                        let all = self.data.swap(0, Ordering::Relaxed);
+                        if all > 0 {
+                            self.direction.note_drained(seen);
+                            return all;
+                        }
+                        seen
+                    }
+                };
+                if self.direction.wait(seen, who) == Wait::Sleep {
+                    self.beds[who].sleep();
+                }
+            }
+        }
+
         /// The kernel: data, then the event.
         fn deliver(&self, n: usize) {
             self.data.fetch_add(n, Ordering::Relaxed);
@@ -558,19 +587,29 @@ mod model {
         builder.check(f);
     }
 
-    /// A reader that sleeps for ever is a deadlock, which loom reports.
+    /// A reader sleeps only if it will be woken.
+    fn event_model() {
+        let world = World::new();
+        let kernel = {
+            let world = world.clone();
+            loom::thread::spawn(move || {
+                world.deliver(1);
+                world.beds[0].abandon();
+            })
+        };
+        assert_eq!(world.read(0), Some(()));
+        kernel.join().unwrap();
+        assert!(!world.direction.has_waiters());
+    }
+
     #[test]
     fn ready_against_wait() {
-        explore(3, || {
-            let world = World::new();
-            let kernel = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.deliver(1))
-            };
-            assert_eq!(world.read(0), Some(()));
-            kernel.join().unwrap();
-            assert!(!world.direction.has_waiters());
-        });
+        explore(3, event_model);
+    }
+
+    #[test]
+    fn an_event_that_is_ignored_is_missed() {
+        must_fail(Mutant::IgnoreEvent, event_model);
     }
 
     /// Two readers, one event for two messages: both go on.
@@ -591,47 +630,61 @@ mod model {
 
     /// An event, a close and a reader: it goes on, with or without data, and is
     /// woken at most once for each wait.
+    fn close_model() {
+        let world = World::new();
+        let kernel = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.deliver(1))
+        };
+        let closer = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.wake(world.direction.close()))
+        };
+        let _ = world.read(0);
+        kernel.join().unwrap();
+        closer.join().unwrap();
+        assert!(!world.direction.has_waiters());
+        assert!(matches!(world.direction.begin(), Begin::Closed));
+    }
+
     #[test]
     fn ready_against_close_against_wait() {
-        explore(2, || {
-            let world = World::new();
-            let kernel = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.deliver(1))
-            };
-            let closer = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.wake(world.direction.close()))
-            };
-            let _ = world.read(0);
-            kernel.join().unwrap();
-            closer.join().unwrap();
-            assert!(!world.direction.has_waiters());
-            assert!(matches!(world.direction.begin(), Begin::Closed));
-        });
+        explore(2, close_model);
+    }
+
+    #[test]
+    fn a_close_that_leaves_no_trace_is_noticed() {
+        must_fail(Mutant::ForgetClosed, close_model);
     }
 
     /// A deadline that comes while another sets a new one: the old one does nothing
     /// to a reader that waits for the new one, which data ends.
+    fn two_deadlines_model() {
+        let world = World::new();
+        let (old, _) = world.direction.set_deadline(false);
+        let (_, woken) = world.direction.set_deadline(false);
+        world.wake(woken);
+        let clock = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.wake(world.direction.expire(old)))
+        };
+        let kernel = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.deliver(1))
+        };
+        assert_eq!(world.read(0), Some(()));
+        clock.join().unwrap();
+        kernel.join().unwrap();
+    }
+
     #[test]
     fn an_old_deadline_against_a_new_one_against_wait() {
-        explore(2, || {
-            let world = World::new();
-            let (old, _) = world.direction.set_deadline(false);
-            let (_, woken) = world.direction.set_deadline(false);
-            world.wake(woken);
-            let clock = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.wake(world.direction.expire(old)))
-            };
-            let kernel = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.deliver(1))
-            };
-            assert_eq!(world.read(0), Some(()));
-            clock.join().unwrap();
-            kernel.join().unwrap();
-        });
+        explore(2, two_deadlines_model);
+    }
+
+    #[test]
+    fn an_old_deadline_that_still_counts_is_noticed() {
+        must_fail(Mutant::AnyDeadline, two_deadlines_model);
     }
 
     /// The deadline ends a wait that nothing else does.
@@ -690,5 +743,35 @@ mod model {
             assert_eq!(world.read(0), Some(()));
             kernel.join().unwrap();
         });
+    }
+
+    /// Two messages, each with its event, for one who reads all that there is and does
+    /// not try again until there is an event.
+    fn short_model() {
+        let world = World::new();
+        let kernel = {
+            let world = world.clone();
+            loom::thread::spawn(move || {
+                world.deliver(1);
+                world.deliver(1);
+                world.beds[0].abandon();
+            })
+        };
+        let mut read = 0;
+        while read < 2 {
+            read += world.drain(0);
+        }
+        kernel.join().unwrap();
+        assert!(!world.direction.has_waiters());
+    }
+
+    #[test]
+    fn short_reads_against_events() {
+        explore(3, short_model);
+    }
+
+    #[test]
+    fn a_short_read_of_a_later_event_is_noticed() {
+        must_fail(Mutant::DrainedLater, short_model);
     }
 }

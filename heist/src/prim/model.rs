@@ -66,24 +66,42 @@ pub(crate) mod bed {
     /// Where a thread of a model sleeps until it is woken, once; if that never
     /// comes, loom reports a deadlock.
     pub(crate) struct Bed {
-        woken: Mutex<bool>,
+        state: Mutex<State>,
         changed: Condvar,
+    }
+
+    #[derive(Default)]
+    struct State {
+        woken: bool,
+        abandoned: bool,
     }
 
     impl Bed {
         pub(crate) fn new() -> Self {
-            Bed { woken: Mutex::new(false), changed: Condvar::new() }
+            Bed { state: Mutex::new(State::default()), changed: Condvar::new() }
         }
 
         pub(crate) fn sleep(&self) {
-            let mut woken = self.woken.lock().unwrap();
-            while !std::mem::take(&mut *woken) {
-                woken = self.changed.wait(woken).unwrap();
+            let mut state = self.state.lock().unwrap();
+            while !std::mem::take(&mut state.woken) {
+                if state.abandoned {
+                    drop(state);
+                    panic!("nobody is left who could wake it");
+                }
+                state = self.changed.wait(state).unwrap();
             }
         }
 
         pub(crate) fn wake(&self) {
-            *self.woken.lock().unwrap() = true;
+            self.state.lock().unwrap().woken = true;
+            self.changed.notify_one();
+        }
+
+        /// Nobody will wake it any more. A model that must be seen to fail says so:
+        /// after a deadlock loom has no thread on which the model's values could be
+        /// dropped, and that ends the process.
+        pub(crate) fn abandon(&self) {
+            self.state.lock().unwrap().abandoned = true;
             self.changed.notify_one();
         }
     }

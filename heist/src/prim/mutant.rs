@@ -2,8 +2,8 @@
 //!
 //! A checker that never fails proves nothing. Each mutant is a way in which this
 //! scheduler could plausibly have been wrong; `heist-sim/tests/mutants.rs` and
-//! the models of `sched::protocol` show that each is caught. In the shipped build
-//! [`is`] is a constant `false`, and nothing of a mutant is left.
+//! the models of `sched::protocol` and `poll` show that each is caught. In the shipped
+//! build [`is`] is a constant `false`, and nothing of a mutant is left.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,15 @@ pub(crate) enum Mutant {
     TakeInside,
     /// An entry into the runtime does not settle with whoever asks for the P.
     EnterUnsettled,
+    /// Who goes to wait for a descriptor does not see an event that came since its call.
+    IgnoreEvent,
+    /// A deadline ends a wait also after another was set.
+    AnyDeadline,
+    /// A close wakes those who wait, and calls go on as before.
+    ForgetClosed,
+    /// A read that was short counts as one of the last event, not of the last that it
+    /// can have seen.
+    DrainedLater,
     /// A raider does not make the stores of whoever forks arrive.
     RaidUnfenced,
     /// Whoever unlinks a fork does not see that a raid goes on.
