@@ -39,6 +39,7 @@ options, each with what is done without it:
   --seed N           1; equal seeds give equal runs: those of scenarios to the step,
                      measured ones but for where the system puts memory
   --scale N          200: how much there is to do, in µs of work for each core
+  --places           also where in the sources cores waited for cache lines and locks
   --out DIR          where the charts go: heist-sim
 ";
 
