@@ -198,11 +198,11 @@ pub(crate) struct Sched {
     pub(crate) runq_size: CachePadded<AtomicUsize>,
     /// How many of those are frozen.
     pub(crate) frozen_size: AtomicUsize,
-    pub(crate) idle: CachePadded<Idle>,
+    pub(crate) idle: Idle,
     /// Ps whose rings have something for thieves, or may have.
-    pub(crate) offers: CachePadded<Mask>,
+    pub(crate) offers: Mask,
     /// Ps whose runnext is free for thieves.
-    pub(crate) next_offers: CachePadded<Mask>,
+    pub(crate) next_offers: Mask,
     /// Ps with timers, or that had some a moment ago.
     pub(crate) timer_mask: Mask,
     /// Ps without an M.
@@ -379,9 +379,9 @@ impl Sched {
             ),
             runq_size: CachePadded::new(AtomicUsize::new(0)),
             frozen_size: AtomicUsize::new(0),
-            idle: CachePadded::new(Idle::new()),
-            offers: CachePadded::new(Mask::new()),
-            next_offers: CachePadded::new(Mask::new()),
+            idle: Idle::new(),
+            offers: Mask::new(),
+            next_offers: Mask::new(),
             timer_mask: Mask::new(),
             idle_mask: Mask::new(),
             life: AtomicU32::new(0),

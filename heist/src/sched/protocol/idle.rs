@@ -26,6 +26,7 @@
 use crate::prim::atomic::{AtomicU32, Ordering, fence};
 use crate::prim::fatal::fatal;
 use crate::prim::mutant::{Mutant, is};
+use crossbeam_utils::CachePadded;
 
 /// Whether to wake a searcher.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,16 +54,19 @@ pub(crate) enum Found {
 #[must_use]
 pub(crate) struct Recheck;
 
-/// The counters.
+/// The counters. Each has its own cache line: who spawns reads `idle_ps`, which
+/// seldom changes on a busy machine, and must not wait for those who search (at 256
+/// cores that was 0.3 µs of each task of 1 µs).
 #[derive(Debug)]
 pub(crate) struct Idle {
-    idle_ps: AtomicU32,
-    searching: AtomicU32,
+    idle_ps: CachePadded<AtomicU32>,
+    searching: CachePadded<AtomicU32>,
 }
 
 impl Idle {
     pub(crate) fn new() -> Self {
-        Idle { idle_ps: AtomicU32::new(0), searching: AtomicU32::new(0) }
+        let zero = || CachePadded::new(AtomicU32::new(0));
+        Idle { idle_ps: zero(), searching: zero() }
     }
 
     /// Starts anew, for a scheduler that opens again.
