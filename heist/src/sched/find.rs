@@ -272,6 +272,9 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
         return None;
     }
     if !m.searching() {
+        if let Some(g) = steal::quickly(m.sched, p) {
+            return Some(g);
+        }
         if !m.sched.idle.try_search(m.sched.procs()) {
             return None;
         }

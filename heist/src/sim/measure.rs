@@ -29,12 +29,13 @@ pub enum Policy {
     Without(&'static str),
 }
 
-const DEPARTURES: [(&str, policy::Departure); 5] = [
+const DEPARTURES: [(&str, policy::Departure); 6] = [
     ("bitmap", policy::Departure::Bitmap),
     ("prediction", policy::Departure::Prediction),
     ("quiet-end", policy::Departure::QuietEnd),
     ("two-rings", policy::Departure::TwoRings),
     ("spin-grace", policy::Departure::SpinGrace),
+    ("quick-steal", policy::Departure::QuickSteal),
 ];
 
 impl Policy {
@@ -398,7 +399,7 @@ fn measured(plan: &Plan) -> Measured {
         search: per_search(counts.searching),
         transfers: counts.transfers.iter().sum::<u64>() as f64 / tasks,
         transfers_by: counts.transfers.map(|n| n as f64 / tasks),
-        page_faults: counts.page_faults as f64 / tasks,
+        page_faults: noted.page_faults,
         wakes: counts.futex_wakes as f64 / tasks,
         lock_wait: counts.lock_wait as f64 / tasks,
         searching: counts.searching as f64 / (noted.total as f64 * cores),

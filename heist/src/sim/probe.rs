@@ -19,6 +19,9 @@ struct Notes {
     window: Option<(u64, u64)>,
     opened: u64,
     begun: (u64, Counts),
+    /// Since [`Probe::begin`]: tasks, and page faults before that.
+    tasks: usize,
+    faults_before: u64,
     /// Tasks since then.
     counted: usize,
     /// What was counted until the window's end, and for how many tasks.
@@ -49,6 +52,9 @@ pub(super) struct Noted {
     pub(super) counts: Counts,
     /// How many tasks the counts are of.
     pub(super) counted: usize,
+    /// First touches of pages for each task, from the beginning on: who is busy needs no
+    /// more of them.
+    pub(super) page_faults: f64,
     /// The places that waited longest for lines, and for locks.
     pub(super) transfers_at: Vec<(String, u64)>,
     pub(super) waits_at: Vec<(String, u64)>,
@@ -58,7 +64,8 @@ impl Probe {
     /// From now on, everything is noted.
     pub(super) fn begin(&self) {
         forget_places();
-        *self.0.borrow_mut() = Notes { on: true, begun: (now(), counts()), ..Notes::default() };
+        let (begun, faults_before) = ((now(), counts()), counts().page_faults);
+        *self.0.borrow_mut() = Notes { on: true, begun, faults_before, ..Notes::default() };
     }
 
     /// So many tasks are about to come.
@@ -81,6 +88,7 @@ impl Probe {
         }
         notes.done += 1;
         notes.counted += 1;
+        notes.tasks += 1;
         let (from, to) = (notes.expected / 3, notes.expected * 9 / 10);
         if notes.done == from.max(1) {
             notes.opened = now();
@@ -111,6 +119,7 @@ impl Probe {
     pub(super) fn end(&self) -> Noted {
         let notes = self.0.take();
         let (time, tasks) = notes.window.unwrap_or((1, 0));
+        let page_faults = (counts().page_faults - notes.faults_before) as f64;
         let (end, counts, counted) =
             notes.ended.unwrap_or_else(|| (now(), counts(), notes.counted));
         Noted {
@@ -121,6 +130,7 @@ impl Probe {
             latencies: notes.latencies,
             counts: counts.since(&notes.begun.1),
             counted,
+            page_faults: page_faults / notes.tasks.max(1) as f64,
             transfers_at: notes.transfers_at,
             waits_at: notes.waits_at,
         }
