@@ -20,11 +20,13 @@ pub(crate) enum Departure {
     SpinGrace = 16,
     /// Who runs out of work visits a few victims before it counts as a searcher.
     QuickSteal = 32,
+    /// Of many Ps, each takes from the global queue for several.
+    Groups = 64,
 }
 
 /// All departures.
 #[cfg(sim)]
-pub(crate) const HEIST: u32 = 63;
+pub(crate) const HEIST: u32 = 127;
 
 /// Whether this departure is made.
 #[cfg(not(sim))]

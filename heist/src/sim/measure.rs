@@ -29,13 +29,14 @@ pub enum Policy {
     Without(&'static str),
 }
 
-const DEPARTURES: [(&str, policy::Departure); 6] = [
+const DEPARTURES: [(&str, policy::Departure); 7] = [
     ("bitmap", policy::Departure::Bitmap),
     ("prediction", policy::Departure::Prediction),
     ("quiet-end", policy::Departure::QuietEnd),
     ("two-rings", policy::Departure::TwoRings),
     ("spin-grace", policy::Departure::SpinGrace),
     ("quick-steal", policy::Departure::QuickSteal),
+    ("groups", policy::Departure::Groups),
 ];
 
 impl Policy {
