@@ -33,6 +33,9 @@ pub(super) fn run(options: &Options) -> Result<(), String> {
         let mut rows: Vec<&Row> = rows.iter().filter(of_it).collect();
         rows.sort_by_key(|(plan, _)| (plan.cores(), plan.policy().to_string()));
         print_table(*workload, &rows);
+        if options.places {
+            rows.iter().for_each(|row| print_places(row));
+        }
         let path = options.out.join(format!("{workload}.svg"));
         std::fs::write(&path, chart::draw(*workload, &options.topology, &rows))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
@@ -90,6 +93,15 @@ fn print_table(workload: Workload, rows: &[&Row]) {
             m.lock_wait,
             share(m.searching),
         );
+    }
+}
+
+fn print_places((plan, m): &Row) {
+    println!("  on {} cores, {}: waited for each task", plan.cores(), plan.policy());
+    for (what, places) in [("a cache line", &m.transfers_at), ("a lock", &m.waits_at)] {
+        for (place, nanos) in places {
+            println!("    {nanos:>10.1} ns for {what} at {place}");
+        }
     }
 }
 

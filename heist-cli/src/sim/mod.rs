@@ -34,11 +34,13 @@ options, each with what is done without it:
   --topology T       flat (one cache), caches (8 cores a cache), numa (8 a cache,
                      64 a node), or cache=N,node=M
   --policy P,...     go,heist; or no-bitmap, no-prediction, no-quiet-end,
-                     no-two-rings, no-spin-grace: heist without that departure
+                     no-two-rings, no-spin-grace, no-quick-steal, no-groups: heist
+                     without that departure
   --costs C          here (measured on a virtual machine) or metal
   --seed N           1; equal seeds give equal runs: those of scenarios to the step,
                      measured ones but for where the system puts memory
   --scale N          200: how much there is to do, in µs of work for each core
+  --places           also where in the sources cores waited for cache lines and locks
   --out DIR          where the charts go: heist-sim
 ";
 

@@ -15,6 +15,7 @@ pub(super) struct Options {
     pub(super) scale: usize,
     pub(super) out: PathBuf,
     pub(super) scenario: Option<String>,
+    pub(super) places: bool,
 }
 
 impl Default for Options {
@@ -35,6 +36,7 @@ impl Default for Options {
             scale: 200,
             out: "heist-sim".into(),
             scenario: None,
+            places: false,
         }
     }
 }
@@ -84,6 +86,7 @@ impl Options {
                     scale.ok_or_else(|| format!("--scale: '{value}' is not 16 to 100000"))?;
             }
             "--out" => self.out = value.into(),
+            "--places" => self.places = true,
             "--scenario" => self.scenario = Some(value.to_owned()),
             unknown => return Err(format!("there is no option '{unknown}'")),
         }

@@ -40,6 +40,8 @@ pub(crate) enum Mutant {
     StaleGlobalSize,
     /// The owner refills a ring's slots without the bit that offers them.
     NoOffer,
+    /// A thief that does not count as a searcher wakes nobody for what it has moved.
+    QuietMove,
     /// A P is taken from an M that is in the runtime.
     TakeInside,
     /// An entry into the runtime does not settle with whoever asks for the P.

@@ -170,9 +170,13 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     p.own().now.set(now);
     netpoll::look_if_late(m.sched, p, now);
     let yielded_first = (p.tick() / GLOBAL_EVERY).is_multiple_of(2);
+    // Of many Ps each takes more, and more seldom: the lock is one for all.
+    let groups = m.sched.groups();
+    let turn = p.tick() / GLOBAL_EVERY / 2 + p.id;
     let global = || match m.sched.runq_size.load(Ordering::Relaxed) {
         0 => None,
-        _ => m.sched.take_global_one((p.tick() / GLOBAL_EVERY / 2).is_multiple_of(2)),
+        _ if !turn.is_multiple_of(groups) => None,
+        _ => m.sched.take_global_few(p, groups as usize, (turn / groups).is_multiple_of(2)),
     };
     let g = if yielded_first {
         p.runq.pop_yielded().or_else(global)
@@ -242,7 +246,8 @@ fn next_round(m: &'static M, p: Held) -> Option<Next> {
 
 /// Those that yield stay on their P, so a P with many of them serves each less
 /// often than one with few, and one whose thread the kernel has stopped serves
-/// none. So at the end of a round Ps even out what they have.
+/// none. So at the end of a round Ps even out what they have: a few of them by way
+/// of the global queue, many (whom its lock could not bear) only by taking.
 #[cold]
 fn even_out(sched: &'static Sched, p: Held) {
     let others = sched.procs() - 1;
@@ -251,7 +256,7 @@ fn even_out(sched: &'static Sched, p: Held) {
     }
     let other = sched.p((p.id + 1 + p.random() % others) % (others + 1));
     let (mine, theirs) = (p.runq.yielded(), other.runq.len());
-    if mine > CROWD {
+    if mine > CROWD && sched.groups() == 1 {
         // To the global queue, where the others look at the end of their rounds:
         // half of what is too much, and always a few, so that all get about.
         let too_much = |mine: usize| (mine.saturating_sub(theirs) / 2).max(mine / ABOUT);
@@ -272,6 +277,9 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
         return None;
     }
     if !m.searching() {
+        if let Some(g) = steal::quickly(m.sched, p) {
+            return Some(g);
+        }
         if !m.sched.idle.try_search(m.sched.procs()) {
             return None;
         }

@@ -1,6 +1,7 @@
 //! A set of Ps, one bit each.
 
 use crate::prim::atomic::{AtomicU64, Ordering};
+use crossbeam_utils::CachePadded;
 
 /// The most Ps that a runtime can have.
 pub(crate) const MAX_PROCS: usize = 1024;
@@ -9,14 +10,17 @@ pub(crate) const MAX_PROCS: usize = 1024;
 pub(crate) const WORD: usize = 64;
 
 /// The set.
+///
+/// Each word has a cache line of its own: with all of them in two lines, a thousand
+/// Ps that come and go are two queues of five hundred cores.
 #[derive(Debug)]
 pub(crate) struct Mask {
-    words: [AtomicU64; MAX_PROCS / WORD],
+    words: [CachePadded<AtomicU64>; MAX_PROCS / WORD],
 }
 
 impl Mask {
     pub(crate) fn new() -> Self {
-        Mask { words: std::array::from_fn(|_| AtomicU64::new(0)) }
+        Mask { words: std::array::from_fn(|_| CachePadded::new(AtomicU64::new(0))) }
     }
 
     #[inline]

@@ -18,11 +18,15 @@ pub(crate) enum Departure {
     TwoRings = 8,
     /// The grace before a runnext is stolen is a spin, not a sleep.
     SpinGrace = 16,
+    /// Who runs out of work visits a few victims before it counts as a searcher.
+    QuickSteal = 32,
+    /// Of many Ps, each takes from the global queue for several.
+    Groups = 64,
 }
 
 /// All departures.
 #[cfg(sim)]
-pub(crate) const HEIST: u32 = 31;
+pub(crate) const HEIST: u32 = 127;
 
 /// Whether this departure is made.
 #[cfg(not(sim))]

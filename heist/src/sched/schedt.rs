@@ -9,6 +9,7 @@ use super::g::G;
 use super::m::M;
 use super::mask::{MAX_PROCS, Mask};
 use super::p::{Count, Held, P};
+use super::policy::{Departure, departs};
 use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::Idle;
 use super::protocol::run_queue::HALF;
@@ -33,6 +34,9 @@ use std::time::Duration;
 
 /// Runtimes that can be alive in a process at a time.
 const MAX_RUNTIMES: usize = 4096;
+
+/// So many Ps are as many as one lock can bear that each of them takes now and then.
+const GROUP: u32 = 16;
 
 /// What happens when a goroutine panics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,11 +202,11 @@ pub(crate) struct Sched {
     pub(crate) runq_size: CachePadded<AtomicUsize>,
     /// How many of those are frozen.
     pub(crate) frozen_size: AtomicUsize,
-    pub(crate) idle: CachePadded<Idle>,
+    pub(crate) idle: Idle,
     /// Ps whose rings have something for thieves, or may have.
-    pub(crate) offers: CachePadded<Mask>,
+    pub(crate) offers: Mask,
     /// Ps whose runnext is free for thieves.
-    pub(crate) next_offers: CachePadded<Mask>,
+    pub(crate) next_offers: Mask,
     /// Ps with timers, or that had some a moment ago.
     pub(crate) timer_mask: Mask,
     /// Ps without an M.
@@ -379,9 +383,9 @@ impl Sched {
             ),
             runq_size: CachePadded::new(AtomicUsize::new(0)),
             frozen_size: AtomicUsize::new(0),
-            idle: CachePadded::new(Idle::new()),
-            offers: CachePadded::new(Mask::new()),
-            next_offers: CachePadded::new(Mask::new()),
+            idle: Idle::new(),
+            offers: Mask::new(),
+            next_offers: Mask::new(),
             timer_mask: Mask::new(),
             idle_mask: Mask::new(),
             life: AtomicU32::new(0),
@@ -629,13 +633,54 @@ impl Sched {
         }
     }
 
-    /// Takes one goroutine from the global queue.
-    pub(crate) fn take_global_one(&self, frozen_first: bool) -> Option<&'static G> {
+    /// Takes some goroutines from the global queue: one to run now, and the others go
+    /// behind those that yielded on this P.
+    pub(crate) fn take_global_few(
+        &self,
+        p: Held,
+        few: usize,
+        frozen_first: bool,
+    ) -> Option<&'static G> {
         let mut shared = self.shared.lock();
         let first = if frozen_first { shared.pop_frozen() } else { None };
         let g = first.or_else(|| shared.runq.pop()).or_else(|| shared.pop_frozen());
+        if few > 1 {
+            let room = p.runq.room_for_yielded().min(few - 1);
+            self.move_from_global(&mut shared, p, 1, room);
+        }
         self.note_global_size(&shared);
         g
+    }
+
+    /// Moves the P's share of the global queue behind those that yielded on it, where
+    /// there is `room`.
+    fn move_from_global(
+        &self,
+        shared: &mut Guard<'_, Shared>,
+        p: Held,
+        sharers: usize,
+        room: usize,
+    ) {
+        shared.runq.take_batch(sharers, room, |g| {
+            if p.runq.push_yielded(g).is_err() {
+                fatal!("a ring with {room} free slots is full");
+            }
+        });
+        // Before the lock is free: a searcher that finds the global queue empty
+        // under the lock, and goes to sleep, looks at the offers next.
+        super::wake::offer(self, p);
+    }
+
+    /// Among how many Ps the global queue is shared out. Many take a part of it for
+    /// several, who steal it: if each of 256 took its own, one at a time under the lock,
+    /// all would wait for that longer than they work.
+    fn sharers(&self) -> usize {
+        self.procs().div_ceil(self.groups()) as usize
+    }
+
+    /// How many groups of Ps take from the global queue as one would in a small runtime.
+    pub(crate) fn groups(&self) -> u32 {
+        if departs(Departure::Groups) { self.procs().div_ceil(GROUP) } else { 1 }
     }
 
     /// Takes the P's share of the global queue, and one of the frozen ones, which it
@@ -645,22 +690,15 @@ impl Sched {
     /// times before it waits for everybody, and few of them change their P, which
     /// costs more than all the rest of a yield.
     pub(crate) fn take_global_batch(&self, p: Held) -> Option<&'static G> {
-        let procs = self.procs() as usize;
+        let sharers = self.sharers();
         let mut shared = self.shared.lock();
-        if p.runq.room_for_yielded() < shared.runq.batch(procs, HALF)
+        if p.runq.room_for_yielded() < shared.runq.batch(sharers, HALF)
             && let Some(some) = p.runq.take_yielded(|_| HALF)
         {
             shared.runq.append(some.iter());
         }
         let room = p.runq.room_for_yielded().min(HALF);
-        shared.runq.take_batch(procs, room, |g| {
-            if p.runq.push_yielded(g).is_err() {
-                fatal!("a ring with {room} free slots is full");
-            }
-        });
-        // Before the lock is free: a searcher that finds the global queue empty
-        // under the lock, and goes to sleep, looks at the offers next.
-        super::wake::offer(self, p);
+        self.move_from_global(&mut shared, p, sharers, room);
         let frozen = shared.pop_frozen();
         if !is(Mutant::StaleGlobalSize) {
             self.note_global_size(&shared);

@@ -14,7 +14,8 @@ use super::schedt::Sched;
 use super::steal_order::StealOrder;
 use super::timers;
 use super::wake::LATE;
-use crate::prim::atomic::Ordering;
+use crate::prim::atomic::{Ordering, fence};
+use crate::prim::mutant::{Mutant, is};
 use crate::prim::note::Note;
 use crate::prim::{clock, hint, probe};
 use std::time::Duration;
@@ -36,6 +37,46 @@ const INSIDE_AT_MOST: u64 = 20_000;
 /// What Go's sleep of 3 µs takes: Linux adds 50 µs to save power.
 const GOS_GRACE: Duration = Duration::from_micros(53);
 
+/// How many victims an M visits before it counts as a searcher.
+const QUICK: usize = 8;
+
+/// Steals for `thief`, whose own rings are empty and whose M does not count as a
+/// searcher, from one of the first few victims. At many Ps nearly all thieves get by
+/// with this, and it writes no word that all share: the count of searchers changes
+/// twice for each search, one after the other for the whole machine, and this P's bit
+/// stays in the mask of offers.
+///
+/// Nobody relies on such a thief, so it need not look once more when it finds nothing.
+/// When it finds something it is a publisher: what it took and does not run at once
+/// was in no queue for a moment, and a searcher that went to sleep at that moment has
+/// not seen it.
+pub(crate) fn quickly(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+    if !departs(Departure::QuickSteal) {
+        return None;
+    }
+    probe::searching(true);
+    let stolen = from_some_rings(sched, thief, QUICK);
+    probe::searching(false);
+    let stolen = stolen?;
+    if note_steal(sched, thief) && !is(Mutant::QuietMove) {
+        fence(Ordering::SeqCst);
+        super::wake::wake_p(sched);
+    }
+    Some(stolen)
+}
+
+/// Counts a steal, and offers what it brought beyond the first. False if that is
+/// nothing.
+fn note_steal(sched: &'static Sched, thief: Held) -> bool {
+    thief.counters.steals.bump();
+    thief.counters.stolen.add(1 + thief.runq.len() as u64);
+    let more = !thief.runq.rings_empty();
+    if more {
+        super::wake::offer(sched, thief);
+    }
+    more
+}
+
 /// Steals for `thief`, whose own rings are empty.
 pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     // With no ring in sight there is nothing to go round for.
@@ -46,11 +87,7 @@ pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
             last.then(|| from_timers(sched, thief).or_else(|| from_next(sched, thief))).flatten()
         });
         if let Some(g) = stolen {
-            thief.counters.steals.bump();
-            thief.counters.stolen.add(1 + thief.runq.len() as u64);
-            if !thief.runq.rings_empty() {
-                super::wake::offer(sched, thief);
-            }
+            note_steal(sched, thief);
             return Some(g);
         }
     }
@@ -60,7 +97,13 @@ pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
 
 /// Half of some victim's ring.
 pub(super) fn from_rings(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+    from_some_rings(sched, thief, usize::MAX)
+}
+
+/// The same, from one of the first victims.
+fn from_some_rings(sched: &'static Sched, thief: Held, some: usize) -> Option<&'static G> {
     let stolen = victims(sched, thief)
+        .take(some)
         .take_while(|_| !sched.closing())
         .find_map(|p| p.runq.steal_into(&thief.runq));
     stolen.and_then(|g| super::forks::oldest(thief, g))

@@ -29,12 +29,14 @@ pub enum Policy {
     Without(&'static str),
 }
 
-const DEPARTURES: [(&str, policy::Departure); 5] = [
+const DEPARTURES: [(&str, policy::Departure); 7] = [
     ("bitmap", policy::Departure::Bitmap),
     ("prediction", policy::Departure::Prediction),
     ("quiet-end", policy::Departure::QuietEnd),
     ("two-rings", policy::Departure::TwoRings),
     ("spin-grace", policy::Departure::SpinGrace),
+    ("quick-steal", policy::Departure::QuickSteal),
+    ("groups", policy::Departure::Groups),
 ];
 
 impl Policy {
@@ -211,10 +213,10 @@ pub struct Measured {
     pub time: f64,
     /// Primitive operations simulated in a second of real time.
     pub speed: f64,
-    /// The places in the sources that waited most often for a line from another
-    /// core, and their share.
+    /// The places in the sources that waited longest for lines from other cores, and how
+    /// many nanoseconds.
     pub transfers_at: Vec<(String, f64)>,
-    /// The places that waited longest for locks, and their share.
+    /// The places that waited longest for locks, and how many nanoseconds.
     pub waits_at: Vec<(String, f64)>,
 }
 
@@ -248,7 +250,7 @@ impl Measured {
 
     fn to_text(&self) -> String {
         let numbers = self.fields().map(|field| format!("{field}")).join(" ");
-        let line = |kind: char, (place, share): &(String, f64)| format!("\n{kind} {share} {place}");
+        let line = |kind: char, (place, n): &(String, f64)| format!("\n{kind} {n} {place}");
         let transfers = self.transfers_at.iter().map(|at| line('t', at));
         let waits = self.waits_at.iter().map(|at| line('w', at));
         transfers.chain(waits).fold(numbers, |text, line| text + &line)
@@ -262,8 +264,8 @@ impl Measured {
         for line in lines {
             let mut fields = line.split(' ');
             let list = if fields.next()? == "t" { &mut transfers_at } else { &mut waits_at };
-            let share = fields.next()?.parse().ok()?;
-            list.push((fields.next()?.to_owned(), share));
+            let n = fields.next()?.parse().ok()?;
+            list.push((fields.next()?.to_owned(), n));
         }
         let fields: [f64; FIELDS] = numbers.try_into().ok()?;
         let [efficiency, throughput, half, most, nearly_all, rest @ ..] = fields;
@@ -362,11 +364,10 @@ fn run_one(plan: &Plan) -> String {
     result.to_text()
 }
 
-/// The first places of a list, and their share of all.
-fn shares(all: Vec<(String, u64)>) -> Vec<(String, f64)> {
+/// The first places of a list, and what there was for each task.
+fn places(all: Vec<(String, u64)>, tasks: f64) -> Vec<(String, f64)> {
     const SHOWN: usize = 8;
-    let sum = all.iter().map(|(_, n)| n).sum::<u64>().max(1) as f64;
-    all.into_iter().take(SHOWN).map(|(place, n)| (place, n as f64 / sum)).collect()
+    all.into_iter().take(SHOWN).map(|(place, n)| (place, n as f64 / tasks)).collect()
 }
 
 /// On the machine.
@@ -388,7 +389,7 @@ fn measured(plan: &Plan) -> Measured {
         latencies.get(index).copied().unwrap_or(0) as f64
     };
     let (counts, cores) = (noted.counts, plan.cores() as f64);
-    let tasks = noted.tasks.max(1) as f64 / (0.9 - 1.0 / 3.0);
+    let tasks = noted.counted.max(1) as f64;
     let per_search = |n: u64| n as f64 / counts.searches.max(1) as f64;
     Measured {
         efficiency: noted.work as f64 / (noted.time as f64 * cores),
@@ -399,13 +400,13 @@ fn measured(plan: &Plan) -> Measured {
         search: per_search(counts.searching),
         transfers: counts.transfers.iter().sum::<u64>() as f64 / tasks,
         transfers_by: counts.transfers.map(|n| n as f64 / tasks),
-        page_faults: counts.page_faults as f64 / tasks,
+        page_faults: noted.page_faults,
         wakes: counts.futex_wakes as f64 / tasks,
         lock_wait: counts.lock_wait as f64 / tasks,
         searching: counts.searching as f64 / (noted.total as f64 * cores),
         time: noted.total as f64,
         speed: 0.0,
-        transfers_at: shares(sim::most_transfers()),
-        waits_at: shares(sim::longest_waits()),
+        transfers_at: places(noted.transfers_at, tasks),
+        waits_at: places(noted.waits_at, tasks),
     }
 }

@@ -223,11 +223,19 @@ fn heaps(n: usize, nanos: u64, cores: usize, seed: u64, probe: &Probe) {
     for size in sizes {
         let (probe, latch) = (probe.clone(), latch.clone());
         drop(go(move || {
-            work(begin.saturating_sub(now()));
+            wait_busily(begin);
             halve(size, nanos, probe, latch);
         }));
     }
     latch.wait();
+}
+
+/// Computes until then, in slices that are too short to be preempted.
+fn wait_busily(until: u64) {
+    while now() < until {
+        work((until - now()).min(1_000_000));
+        thread::yield_now();
+    }
 }
 
 fn yields(n: usize, rounds: usize, probe: &Probe) {

@@ -242,8 +242,8 @@ pub(crate) fn counts() -> Counts {
     with(|m| m.counts).unwrap_or_default()
 }
 
-/// The places in the sources that waited most often for a line from another
-/// core, and how often.
+/// The places in the sources that waited longest for lines from other cores, and
+/// how long.
 pub(crate) fn most_transfers() -> Vec<(String, u64)> {
     with(|m| most(&m.transfers_at)).unwrap_or_default()
 }
@@ -251,6 +251,14 @@ pub(crate) fn most_transfers() -> Vec<(String, u64)> {
 /// The places that waited longest for locks, and how long.
 pub(crate) fn longest_waits() -> Vec<(String, u64)> {
     with(|m| most(&m.waits_at)).unwrap_or_default()
+}
+
+/// Both lists begin anew.
+pub(crate) fn forget_places() {
+    with(|m| {
+        m.transfers_at.clear();
+        m.waits_at.clear();
+    });
 }
 
 fn most(sites: &Sites) -> Vec<(String, u64)> {
@@ -381,7 +389,7 @@ impl Machine {
                 self.page_fault();
             }
             if access.from != Distance::Own {
-                *self.transfers_at.entry(site).or_default() += 1;
+                *self.transfers_at.entry(site).or_default() += access.cost;
             }
             match access.from {
                 Distance::Own => {}

@@ -46,8 +46,8 @@ pub(crate) use config::{Config, Counts, Hooks};
 pub(crate) use cost::{Costs, HERE, METAL};
 pub(crate) use fault::Faults;
 pub(crate) use machine::{
-    counts, has_refused, knobs, longest_waits, most_transfers, now, run, running_threads, step_of,
-    violate, work,
+    counts, forget_places, has_refused, knobs, longest_waits, most_transfers, now, run,
+    running_threads, step_of, violate, work,
 };
 pub(crate) use topology::{Topology, TopologyError};
 pub(crate) use world::{clock, env, hint, os, probe};

@@ -47,12 +47,13 @@ pub(crate) struct Popped<T: 'static> {
 pub(crate) struct RunQueue<T: 'static, const N: usize = SLOTS> {
     /// Runnext, the owner's.
     own: AtomicPtr<T>,
-    /// Which ring is the first one. Written by the owner; a hint for thieves.
-    first: AtomicUsize,
     /// Whether thieves can exist. Changed only while nobody uses the queue.
     alone: AtomicBool,
     /// Runnext, everybody's.
     offered: CachePadded<AtomicPtr<T>>,
+    /// Which ring is the first one. Written by the owner, seldom; a hint for thieves,
+    /// who must not touch the line of the owner's runnext.
+    first: CachePadded<AtomicUsize>,
     rings: [Ring<T, N>; 2],
 }
 
@@ -66,7 +67,7 @@ impl<T, const N: usize> RunQueue<T, N> {
         RunQueue {
             own: AtomicPtr::new(ptr::null_mut()),
             offered: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
-            first: AtomicUsize::new(0),
+            first: CachePadded::new(AtomicUsize::new(0)),
             alone: AtomicBool::new(alone),
             rings: [Ring::new(), Ring::new()],
         }
