@@ -37,7 +37,7 @@ fn run(session: &mut Session) -> Table {
         format!("burst: µs from spawn to start, {} bursts of {TASKS} tasks", rounds * BURSTS);
     let goal = Goal::OfBest([0.5, 0.5]);
     let mut comparison = Comparison::new(title, &PROBLEM, TASKS, rounds, 1000.0, goal);
-    comparison.tail = true;
+    comparison.tail = Some(Goal::None);
     let mut table = comparison.run(session);
     let reading = clock_reading();
     table.note(format!(

@@ -22,8 +22,8 @@ pub(super) struct Comparison {
     /// The most that heist's median with more workers may be of its median with
     /// one.
     pub(super) growth: Option<f64>,
-    /// Whether a round has so many samples that their tail means something.
-    pub(super) tail: bool,
+    /// A round has so many samples that their tail means something, and what it may be.
+    pub(super) tail: Option<Goal>,
 }
 
 /// What is measured.
@@ -70,7 +70,7 @@ impl Comparison {
             measures: vec![Measure { name: "", per, goal }],
             fewest_procs: 1,
             growth: None,
-            tail: false,
+            tail: None,
         }
     }
 
@@ -80,7 +80,7 @@ impl Comparison {
         let mut columns = vec![Right("procs")];
         columns.extend(self.names_measures().then_some(Left("what")));
         columns.extend([Left("peer"), Right("median"), Right("min")]);
-        columns.extend(self.tail.then_some(Right("p99")));
+        columns.extend(self.tail.map(|_| Right("p99")));
         columns.extend([Right("heist/peer"), Left("goal"), Left("")]);
         let mut table = Table::new(title, &columns);
         let mut procs = session.options.procs.clone();
@@ -125,6 +125,14 @@ impl Comparison {
             if i == 0 {
                 first = heist(&lines);
             }
+            if let Some(goal @ (Goal::Of(..) | Goal::OfBest(_) | Goal::AtMost(_))) = self.tail {
+                let p99 = |summary: Summary| Summary { median: summary.p99, ..summary };
+                let tails: Vec<Line> =
+                    lines.into_iter().map(|(who, line)| (who, line.map(p99))).collect();
+                let [ratio, text, word] =
+                    judge(session, procs, &Measure { name: "p99", goal, ..*measure }, &tails);
+                table.note(format!("{}, p99: {ratio}, goal {text}: {word}", plural(procs, "proc")));
+            }
         }
         first
     }
@@ -146,9 +154,11 @@ impl Comparison {
             match &line.1 {
                 Ok(summary) => {
                     cells.extend([number(summary.median), number(summary.min)]);
-                    cells.extend(self.tail.then(|| number(summary.p99)));
+                    cells.extend(self.tail.map(|_| number(summary.p99)));
                 }
-                Err(_) => cells.extend(vec![String::new(); if self.tail { 3 } else { 2 }]),
+                Err(_) => {
+                    cells.extend(vec![String::new(); if self.tail.is_some() { 3 } else { 2 }])
+                }
             }
             cells.extend(match (line, heist) {
                 // Once is enough if there are more measures.

@@ -49,7 +49,7 @@ fn run_lateness(session: &mut Session) -> Table {
     let title = "lateness: µs that a sleeper is late while all workers compute";
     let goal = Goal::Of(Peer::Threads, 1.2);
     let mut comparison = Comparison::new(title, &PROBLEM, 200, rounds, 1000.0, goal);
-    comparison.tail = true;
+    comparison.tail = Some(goal);
     let mut table = comparison.run(session);
     table.note("tokio and may are left out: there the sleeper never runs again");
     table

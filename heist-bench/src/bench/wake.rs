@@ -72,7 +72,7 @@ fn run_busy(session: &mut Session) -> Table {
     );
     let goal = Goal::Of(Peer::Threads, 1.0);
     let mut comparison = Comparison::new(title, &PROBLEM_BUSY, n, rounds, 1000.0, goal);
-    comparison.tail = true;
+    comparison.tail = Some(Goal::None);
     // With one there is nobody to run the receiver.
     comparison.fewest_procs = 2;
     comparison.run(session)
@@ -87,7 +87,7 @@ fn run_waiting(session: &mut Session) -> Table {
     let reading = clock_reading();
     let goal = Goal::AtMost((GOAL_WAITING + reading).round());
     let mut comparison = Comparison::new(title, &PROBLEM_WAITING, 500, rounds, 1.0, goal);
-    comparison.tail = true;
+    comparison.tail = Some(Goal::None);
     let mut table = comparison.run(session);
     table.note(format!(
         "the goal is {GOAL_WAITING} ns and a reading of the clock, which takes {reading:.0} ns and \

@@ -3,6 +3,15 @@
 use std::io::Write;
 use std::mem::MaybeUninit;
 
+/// How soon a thread wants a CPU when it wakes up, and how long it wants to keep one. It
+/// gets no more of it by either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Soon, and not for long.
+    Prompt,
+    Usual,
+}
+
 /// The kernel's number of a thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OsThread(u32);
@@ -62,6 +71,45 @@ impl OsThread {
             text.get(close + 2).copied()
         });
         matches!(state, Some(b'S' | b'D'))
+    }
+
+    /// Sets its pace, if the kernel knows of that (Linux 6.12). Two system calls.
+    pub(crate) fn set_pace(self, pace: Pace) {
+        /// The kernel's `struct sched_attr`, in its first version.
+        #[repr(C)]
+        #[derive(Default)]
+        struct Attributes {
+            size: u32,
+            policy: u32,
+            flags: u64,
+            nice: i32,
+            priority: u32,
+            /// Of a thread that is like others: the slice that it asks for. With 0 it
+            /// leaves that to the kernel.
+            runtime: u64,
+            deadline: u64,
+            period: u64,
+        }
+        const SIZE: u32 = size_of::<Attributes>() as u32;
+        /// The least that the kernel gives.
+        const SHORT: u64 = 100_000;
+        let mut its = Attributes::default();
+        // SAFETY: the kernel writes to a live local of the size given.
+        let rc = unsafe { libc::syscall(libc::SYS_sched_getattr, self.0, &raw mut its, SIZE, 0) };
+        // What somebody has given a policy or a priority is left alone: what it starts
+        // would not inherit them.
+        if rc != 0 || its.policy != libc::SCHED_OTHER as u32 || its.nice < 0 {
+            return;
+        }
+        its.runtime = match pace {
+            Pace::Prompt => SHORT,
+            Pace::Usual => 0,
+        };
+        // The threads and processes that it starts are like others.
+        its.flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
+        // SAFETY: the kernel reads a live local of the size in it. If it refuses, the
+        // thread stays as it was.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, self.0, &raw const its, 0) };
     }
 
     /// Sends it a signal with a value, that its handler can tell from others by.

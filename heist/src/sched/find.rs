@@ -397,6 +397,9 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
     let mut patience = sched.config().idle_thread;
     loop {
         let offices = take_offices(m);
+        if offices.timers.is_some() {
+            m.keep_time();
+        }
         let mut events = None;
         let woken = if offices.polls {
             let batch = events.insert(Batch::new());

@@ -15,7 +15,7 @@ use super::tls_guard::ThreadMemory;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, keep};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
-use crate::prim::thread;
+use crate::prim::thread::{self, Pace};
 use std::io;
 use std::marker::PhantomData;
 use std::ptr;
@@ -57,6 +57,8 @@ pub(crate) struct M {
     pub(crate) lease: Lease,
     /// sysmon wants the goroutine to leave at its next safe point.
     pub(crate) preempt: AtomicBool,
+    /// It is to be on time (see [`M::keep_time`]).
+    prompt: AtomicBool,
     /// sysmon wants the thread to stand still.
     pub(crate) freeze: Freeze,
     /// How often it has gone on after it stood still. Counted by its thread.
@@ -97,6 +99,7 @@ impl M {
             searching: AtomicBool::new(false),
             lease: Lease::new(),
             preempt: AtomicBool::new(false),
+            prompt: AtomicBool::new(false),
             freeze: Freeze::new(),
             turns: Count::default(),
             os: AtomicU32::new(0),
@@ -195,6 +198,26 @@ impl M {
         store(&self.p, None);
     }
 
+    /// Own thread, which is going to sleep until the next timer: threads without a P
+    /// compete with it for the CPUs, hundreds perhaps, that wake up at once. The kernel
+    /// is to let this one go first. Where no P was ever taken from anybody, there are
+    /// none, and it is not asked.
+    pub(crate) fn keep_time(&self) {
+        if self.sched.preemption.retakes.get() != 0 && !self.prompt.load(Ordering::Relaxed) {
+            self.prompt.store(true, Ordering::Relaxed);
+            self.os_thread().set_pace(Pace::Prompt);
+        }
+    }
+
+    /// sysmon, which has taken its P: now it is one of the others. If it keeps the time
+    /// again meanwhile, it asks again the next time.
+    pub(crate) fn keep_time_no_more(&self) {
+        if self.prompt.load(Ordering::Relaxed) {
+            self.os_thread().set_pace(Pace::Usual);
+            self.prompt.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Own thread: its P.
     #[inline(always)]
     pub(crate) fn held(&'static self) -> Held {
@@ -231,6 +254,7 @@ impl M {
         thread::set_slot(ptr::from_ref(self).cast());
         self.os.store(thread::OsThread::current().id(), Ordering::Relaxed);
         thread::sleep_precisely();
+        self.prompt.store(false, Ordering::Relaxed);
         self.tls.found(&self.sched.config());
         let stack = signal::AltStack::install();
         if self.acquire_next_p() {
@@ -265,12 +289,14 @@ pub(crate) fn serve(sched: &'static Sched, life: u32) {
     thread::set_slot(ptr::from_ref(m).cast());
     m.os.store(thread::OsThread::current().id(), Ordering::Relaxed);
     thread::sleep_precisely();
+    m.prompt.store(false, Ordering::Relaxed);
     m.tls.found(&sched.config());
     let stack = signal::AltStack::install();
     let has_p = m.acquire_next_p() || super::find::become_idle(m) && super::find::sleep_idle(m, 0);
     if has_p {
         super::exec::run_loop(m);
     }
+    m.keep_time_no_more();
     thread::set_slot(before);
     drop(stack);
     super::shutdown::thread_ended(m);

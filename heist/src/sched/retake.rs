@@ -69,6 +69,9 @@ struct Seen {
     cpu: Option<u64>,
     /// The CPU clock of its thread when the goroutine was asked to yield.
     asked: Option<u64>,
+    /// The P was taken from one that blocked its thread, and that is the last that was
+    /// seen of it: the next one may be like that one.
+    again: bool,
 }
 
 /// sysmon's eye on the Ps.
@@ -145,7 +148,15 @@ impl Retaker {
         let Some(m) = m.filter(|_| same) else {
             // Read at once if it will be wanted: the next look knows then.
             let cpu = m.filter(|_| needed).and_then(|m| m.os_thread().cpu_time());
-            *seen = Seen { m, steps, since: now, began: cpu, cpu, asked: None };
+            let again = std::mem::take(&mut seen.again) && needed;
+            *seen = Seen { m, steps, since: now, began: cpu, cpu, ..Seen::default() };
+            // Many that block come one after the other: no second look at each.
+            if let Some(m) = m.filter(|m| again && !m.lease.inside())
+                && m.os_thread().is_blocked()
+                && self.has_thread()
+            {
+                looked.acted |= self.retake(m, p, steps, now, Thread::Blocks);
+            }
             return;
         };
         if m.lease.inside() {
@@ -158,7 +169,7 @@ impl Retaker {
         let kept = now - seen.since;
         if (needed || kept >= UNNEEDED) && thread_of(m, seen) == Thread::Blocks {
             if m.lease.in_call() || kept >= LAST_THREAD || self.has_thread() {
-                looked.acted |= self.retake(m, p, steps, now);
+                looked.acted |= self.retake(m, p, steps, now, Thread::Blocks);
             }
             return;
         }
@@ -169,7 +180,7 @@ impl Retaker {
         } else if urgent && !m.desk.is_open() {
             looked.acted = self.has_thread();
             if has_run(m, &self.seen[i], URGENT) && self.may_compute_on(m) {
-                self.retake(m, p, steps, now);
+                self.retake(m, p, steps, now, Thread::Computes);
             }
         } else if crowded
             && (kept >= AMONG_HOGS || !hogs_only(self.sched, p) || has_run(m, seen, SLICE))
@@ -195,7 +206,7 @@ impl Retaker {
             Some(asked) if ran_since(m, asked) < NOTICE || self.freezer.is_behind() => {}
             Some(_) if !self.may_compute_on(m) => looked.acted = self.has_thread(),
             Some(_) => {
-                self.retake(m, p, steps, now);
+                self.retake(m, p, steps, now, Thread::Computes);
             }
         }
     }
@@ -225,7 +236,14 @@ impl Retaker {
 
     /// Takes the P, if the goroutine is still the one that was looked at, and gives
     /// it to another M.
-    fn retake(&mut self, m: &'static M, p: &'static P, steps: (u32, u32), now: u64) -> bool {
+    fn retake(
+        &mut self,
+        m: &'static M,
+        p: &'static P,
+        steps: (u32, u32),
+        now: u64,
+        why: Thread,
+    ) -> bool {
         if self.sched.closing() {
             return false;
         }
@@ -237,8 +255,10 @@ impl Retaker {
         p.set_m(None);
         m.preempt.store(false, Ordering::Relaxed);
         self.sched.preemption.retakes.bump();
+        m.keep_time_no_more();
         self.freezer.watch(m, g, now);
-        self.seen[p.id as usize] = Seen { steps, since: now, ..Seen::default() };
+        let again = why == Thread::Blocks;
+        self.seen[p.id as usize] = Seen { steps, since: now, again, ..Seen::default() };
         wake::handoff_p(self.sched, p);
         true
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-pub(crate) use super::super::os_thread::OsThread;
+pub(crate) use super::super::os_thread::{OsThread, Pace};
 #[cfg(any(test, feature = "bench-internals"))]
 pub(crate) use std::thread::sleep;
 pub(crate) use std::thread::{Builder, scope};

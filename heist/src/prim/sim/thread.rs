@@ -67,6 +67,13 @@ pub(crate) fn current() -> Thread {
     Thread { id, name }
 }
 
+/// What a thread may ask its kernel for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Prompt,
+    Usual,
+}
+
 /// A thread as its kernel knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OsThread(u32);
@@ -97,6 +104,9 @@ impl OsThread {
     pub(crate) fn ran_and_waited(self) -> Option<(u64, u64)> {
         None
     }
+
+    /// All threads are alike to this kernel.
+    pub(crate) fn set_pace(self, _pace: Pace) {}
 
     /// There is one signal here.
     #[track_caller]
