@@ -183,6 +183,11 @@ where
     RA: Send,
     RB: Send,
 {
+    // The branch once more, for when nobody claims it. Of this copy the compiler knows
+    // what is in it; that in the record it would have to load, and what a closure borrows
+    // after that: at every fork, in front of the second call.
+    // SAFETY: one of the two is taken, by whoever has the branch.
+    let ours = ManuallyDrop::new(unsafe { ptr::read(&b) });
     let fork = Fork::<B, RB>::new(b);
     let here = ptr::from_ref(&fork).addr();
     match forks::at_once(here) {
@@ -219,8 +224,8 @@ where
             Err(payload) => resume(payload, ra),
         };
     }
-    // SAFETY: nobody has claimed it, or it was reclaimed.
-    let b = unsafe { fork.take() };
+    // Nobody has claimed it, or it was reclaimed.
+    let b = ManuallyDrop::into_inner(ours);
     let rb = b(FnContext::new(migrated));
     (ra, rb)
 }

@@ -75,6 +75,25 @@ fn a_join_with_a_mutex_held_does_not_deadlock() {
     assert_eq!(mutex.into_inner().unwrap(), 4 * 20 * 144);
 }
 
+/// The same with one of std's, whose waiters block their threads: those that hold it get on
+/// all the same, and whoever of them waits for a branch does.
+#[test]
+fn a_join_with_a_mutex_of_stds_held_does_not_deadlock() {
+    let mutex = std::sync::Mutex::new(0u64);
+    let task = || {
+        for _ in 0..5 {
+            let mut guard = mutex.lock().unwrap();
+            *guard += fib(12);
+        }
+    };
+    for procs in [1, 3] {
+        pool(procs).install(|| {
+            join(|| join(task, task), || join(task, task));
+        });
+    }
+    assert_eq!(mutex.into_inner().unwrap(), 2 * 4 * 5 * 144);
+}
+
 /// The first branch blocks its thread in a way that nobody declares: the second is
 /// raided.
 #[test]

@@ -1,7 +1,7 @@
 //! Panics of branches.
 
 use super::{fib, pool};
-use heist::par::join;
+use heist::par::{join, scope, scope_fifo};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,6 +33,48 @@ fn panics_in_every_position() {
             }));
             assert!(result.is_err());
             assert_eq!(ran.into_inner(), 1 << DEPTH, "all leaves ran");
+        }
+    }
+}
+
+/// The same in scopes within scopes: the panic of a job, of the closure that a scope was
+/// given, or of an inner scope comes out, and all the other jobs run.
+#[test]
+fn panics_in_every_position_of_nested_scopes() {
+    const JOBS: usize = 3;
+    fn position(number: usize, bad: usize, ran: &AtomicUsize) {
+        ran.fetch_add(1, Ordering::Relaxed);
+        if number == bad {
+            panic!("it is the bad one");
+        }
+    }
+    fn outer(bad: usize, ran: &AtomicUsize) {
+        scope(|s| {
+            for job in 0..JOBS {
+                s.spawn(move |_| {
+                    let first = 1 + job * (JOBS + 1);
+                    scope_fifo(|s| {
+                        for i in 1..=JOBS {
+                            s.spawn_fifo(move |_| position(first + i, bad, ran));
+                        }
+                        position(first, bad, ran);
+                    });
+                });
+            }
+            position(0, bad, ran);
+        });
+    }
+    let positions = 1 + JOBS * (JOBS + 1);
+    for procs in [1, 3] {
+        let pool = pool(procs);
+        for bad in 0..=positions {
+            let ran = AtomicUsize::new(0);
+            let result = catch_unwind(AssertUnwindSafe(|| pool.install(|| outer(bad, &ran))));
+            match result {
+                Ok(()) => assert_eq!(bad, positions, "nobody panics"),
+                Err(payload) => assert_eq!(text(&*payload), "it is the bad one"),
+            }
+            assert_eq!(ran.into_inner(), positions, "everybody ran");
         }
     }
 }
