@@ -2,6 +2,7 @@
 //!
 //! Each checks its own result; the rules of `check` hold at every step of it.
 
+mod devices;
 mod forks;
 mod preempt;
 mod sync;
@@ -21,7 +22,7 @@ pub(super) struct Scenario {
 }
 
 /// All of them.
-pub(super) const SCENARIOS: [Scenario; 24] = [
+pub(super) const SCENARIOS: [Scenario; 28] = [
     Scenario { name: "spawn-join", body: spawn_join },
     Scenario { name: "tree", body: tree },
     Scenario { name: "flood", body: flood },
@@ -46,6 +47,10 @@ pub(super) const SCENARIOS: [Scenario; 24] = [
     Scenario { name: "condvar", body: sync::condvar },
     Scenario { name: "select", body: sync::select },
     Scenario { name: "sync", body: sync::the_rest },
+    Scenario { name: "devices", body: devices::readers },
+    Scenario { name: "devices-outside", body: devices::outside },
+    Scenario { name: "devices-closing", body: devices::closing },
+    Scenario { name: "devices-two-runtimes", body: devices::two_runtimes },
 ];
 
 fn runtime(rng: &Rng, procs: usize) -> Runtime {
