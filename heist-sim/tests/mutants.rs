@@ -1,6 +1,6 @@
 //! Each deliberate mistake in the protocols is caught: a checker that never
 //! fails proves nothing. (Those that only a model can see are in the models of
-//! `sched::protocol`.)
+//! `sched::protocol` and `poll`.)
 
 use heist_sim::sim::{Case, explore, mutants};
 use std::ops::ControlFlow;
@@ -9,12 +9,19 @@ use std::ops::ControlFlow;
 const SEEDS: u64 = 20_000;
 
 /// Mistakes that few programs meet, and one that does. The others are looked for in all.
-const AT_HOME: [(&str, &str); 5] = [
+const AT_HOME: [(&str, &str); 12] = [
     ("TakeInside", "freeze"),
     ("RaidUnfenced", "forks-and-hogs"),
     ("UnlinkBlind", "forks"),
     ("ReclaimUnseen", "forks"),
     ("FreezeAnywhere", "freeze"),
+    ("IgnoreEvent", "devices"),
+    ("AnyDeadline", "devices-closing"),
+    ("ForgetClosed", "devices-closing"),
+    ("PollNobody", "devices"),
+    ("NoRing", "devices"),
+    ("RegisterUnseen", "devices-outside"),
+    ("DissolveQuietly", "devices-two-runtimes"),
 ];
 
 #[test]

@@ -121,9 +121,9 @@ impl Client {
             let mut line = Bytes::new();
             self.stream.read_until(b'\n', &mut line)?;
             let length = line.strip_prefix(b"$").ok_or("ERR Protocol error: expected '$'")?;
-            let mut arg = vec![0; number::<u32>(length)? as usize + 2];
-            self.stream.read_exact(&mut arg)?;
-            arg.truncate(arg.len() - 2);
+            let mut arg = Bytes::new(); // grows with what comes, not with what is promised
+            self.stream.by_ref().take(number::<u32>(length)?.into()).read_to_end(&mut arg)?;
+            self.stream.read_exact(&mut [0; 2])?;
             args.push(arg);
         }
         Ok(args)

@@ -7,10 +7,9 @@
 use super::direction::Direction;
 use super::poller::Poller;
 use crate::prim::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::prim::epoll::Event;
+use crate::prim::epoll::{Event, Source};
 use crate::prim::lock::{Lock, Rank};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::ptr;
 
 /// The block. In lines of its own, as two threads write to it: the one that waits
@@ -84,7 +83,7 @@ impl<W: Copy + PartialEq> PollDesc<W> {
     #[inline]
     pub(crate) fn register(
         &self,
-        fd: BorrowedFd<'_>,
+        fd: Source<'_>,
         poller: impl FnOnce() -> &'static Poller,
     ) -> io::Result<Option<&'static Poller>> {
         let mut home = self.home.lock();
@@ -99,7 +98,7 @@ impl<W: Copy + PartialEq> PollDesc<W> {
     }
 
     /// The descriptor goes. The block is as new afterwards, and its tag another.
-    pub(crate) fn deregister(&self, fd: BorrowedFd<'_>) {
+    pub(crate) fn deregister(&self, fd: Source<'_>) {
         let mut home = self.home.lock();
         if let Some(poller) = home.take() {
             poller.remove(fd);

@@ -5,12 +5,12 @@
 //! wait at the same time could take each other's.
 
 use crate::prim::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::prim::epoll::{Batch, Epoll};
+use crate::prim::epoll::{Batch, Epoll, Source};
 use crate::prim::lock::{Lock, Rank};
+use crate::prim::mutant::{Mutant, is};
 use crate::prim::note::Bell;
 use crate::prim::{clock, hint};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// The poller.
@@ -92,7 +92,7 @@ impl Poller {
         self.service.store(before - before / 4 + nanos / 4, Ordering::Relaxed);
     }
 
-    pub(super) fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+    pub(super) fn add(&self, fd: Source<'_>, token: u64) -> io::Result<()> {
         let epoll = {
             let mut epoll = self.epoll.lock();
             match &*epoll {
@@ -105,13 +105,20 @@ impl Poller {
         Ok(())
     }
 
-    pub(super) fn remove(&self, fd: BorrowedFd<'_>) {
+    pub(super) fn remove(&self, fd: Source<'_>) {
         // It fails for a descriptor that somebody else has closed: then the kernel
         // has removed it.
         if let Some(epoll) = self.epoll() {
             let _ = epoll.remove(fd);
         }
         self.registered.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether an event waits for somebody to look.
+    #[cfg(sim)]
+    pub(crate) fn has_events(&self) -> bool {
+        let epoll = self.epoll.try_lock();
+        epoll.is_some_and(|epoll| epoll.as_ref().is_some_and(|epoll| epoll.has_events()))
     }
 
     fn epoll(&self) -> Option<Arc<Epoll>> {
@@ -177,6 +184,9 @@ impl Drop for Waiting<'_> {
 
 impl Bell for Poller {
     fn ring(&self) {
+        if is(Mutant::NoRing) {
+            return;
+        }
         if let Some(epoll) = self.epoll() {
             epoll.ring();
         }

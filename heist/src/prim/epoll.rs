@@ -17,6 +17,9 @@ use std::ptr;
 /// Events that one wait takes at most.
 pub(crate) const BATCH: usize = 128;
 
+/// What is watched.
+pub(crate) type Source<'a> = BorrowedFd<'a>;
+
 /// The token of the bell.
 const BELL: u64 = u64::MAX;
 
@@ -117,7 +120,7 @@ impl Epoll {
     ///
     /// EPERM for one that cannot be waited for, such as a regular file, ENOMEM or
     /// ENOSPC if the kernel has no room.
-    pub(crate) fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+    pub(crate) fn add(&self, fd: Source<'_>, token: u64) -> io::Result<()> {
         debug_assert_ne!(token, BELL);
         let interest = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI;
         self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), interest, token)
@@ -125,7 +128,7 @@ impl Epoll {
 
     /// Watches it no more. Events that were taken before may still be on their way
     /// to whoever took them.
-    pub(crate) fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn remove(&self, fd: Source<'_>) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd.as_raw_fd(), 0, 0)
     }
 

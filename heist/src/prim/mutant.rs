@@ -55,6 +55,14 @@ pub(crate) enum Mutant {
     /// A read that was short counts as one of the last event, not of the last that it
     /// can have seen.
     DrainedLater,
+    /// The last M to sleep does not wait in the poller.
+    PollNobody,
+    /// Whoever has a P for the M in the poller does not ring.
+    NoRing,
+    /// A descriptor that a plain thread registers is not seen to.
+    RegisterUnseen,
+    /// A poller goes, and those of others who wait there are not told.
+    DissolveQuietly,
     /// A raider does not make the stores of whoever forks arrive.
     RaidUnfenced,
     /// Whoever unlinks a fork does not see that a raid goes on.
@@ -73,10 +81,10 @@ pub(crate) enum Mutant {
 impl Mutant {
     /// Those that the simulator catches. The others are the models': what a fence
     /// beside a locked instruction adds, x86 does not show, which part of a ring a
-    /// thief takes breaks no rule, and that an entry meets a retake in the very moment
-    /// in which it has to settle takes thousands of seeds.
+    /// thief takes breaks no rule, and that an entry meets a retake, or an event a short
+    /// read, in the very moment that matters takes thousands of seeds.
     #[cfg(sim)]
-    pub(crate) const SIMULATED: [Mutant; 19] = [
+    pub(crate) const SIMULATED: [Mutant; 26] = [
         Mutant::NoRecheck,
         Mutant::DropBaton,
         Mutant::LoseOverflow,
@@ -96,6 +104,13 @@ impl Mutant {
         Mutant::ReclaimUnseen,
         Mutant::KeepForks,
         Mutant::FreezeAnywhere,
+        Mutant::IgnoreEvent,
+        Mutant::AnyDeadline,
+        Mutant::ForgetClosed,
+        Mutant::PollNobody,
+        Mutant::NoRing,
+        Mutant::RegisterUnseen,
+        Mutant::DissolveQuietly,
     ];
 }
 

@@ -468,7 +468,8 @@ fn take_offices(m: &'static M) -> Offices {
     let earlier = shared.keeper.is_none_or(|keeper| ptr::eq(keeper.m, m) || until < keeper.until);
     let keeps = idle && earlier && until != NEVER;
     // If others run, they look at the network, unless they were seen not to.
-    let last = shared.idle_ps.len() == sched.procs() as usize || sched.poll.lags();
+    let last = (shared.idle_ps.len() == sched.procs() as usize || sched.poll.lags())
+        && !is(Mutant::PollNobody);
     let polls =
         idle && last && sched.poll.is_wanted() && shared.poller.is_none_or(|p| ptr::eq(p, m));
     // Or the next one to sleep would rely on it.

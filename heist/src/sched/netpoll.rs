@@ -37,9 +37,9 @@ use crate::poll::direction::{Begin, Direction, Seen, Wait, Woken};
 use crate::poll::table::Table;
 use crate::prim::atomic::{AtomicU32, Ordering, fence};
 use crate::prim::clock;
-use crate::prim::epoll::{Batch, Event};
+use crate::prim::epoll::{Batch, Event, Source};
+use crate::prim::mutant::{Mutant, is};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::panic::Location;
 
 /// A descriptor that turns wait for.
@@ -93,7 +93,7 @@ pub(crate) enum Patience {
 
 /// What a call waits with.
 pub(crate) struct Call<'a, P> {
-    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) fd: Source<'a>,
     pub(crate) side: Side,
     /// Asked when it has to wait.
     pub(crate) patience: P,
@@ -263,7 +263,7 @@ impl Pollable {
     #[cold]
     fn prepare(
         &self,
-        fd: BorrowedFd<'_>,
+        fd: Source<'_>,
         side: Side,
         home: fn() -> &'static Sched,
     ) -> io::Result<Option<(&'static Desc, Seen)>> {
@@ -318,7 +318,7 @@ impl Pollable {
 
     /// The owner is about to close the descriptor, or to give it away. Nobody waits.
     #[inline]
-    pub(crate) fn release(&self, fd: BorrowedFd<'_>) {
+    pub(crate) fn release(&self, fd: Source<'_>) {
         let Some(desc) = self.desc() else { return };
         unfrozen(|| desc.deregister(fd));
         for alarm in &desc.alarms {
@@ -376,7 +376,7 @@ pub(crate) fn wake_all(woken: Woken<Turn>, wake: impl Fn(Turn)) {
 /// A descriptor was registered with `sched`. If that is not by one of its own Ms,
 /// which look when they go to sleep, one of those that sleep must.
 fn see_to_it(sched: &'static Sched) {
-    if m::current().is_some_and(|m| std::ptr::eq(m.sched, sched)) {
+    if m::current().is_some_and(|m| std::ptr::eq(m.sched, sched)) || is(Mutant::RegisterUnseen) {
         return;
     }
     wake_poller(sched);
@@ -491,6 +491,9 @@ pub(crate) fn anybody_waits() -> bool {
 pub(crate) fn dissolve(sched: &'static Sched) {
     timers::hand_deadlines_over(sched);
     for desc in DESCS.iter().filter(|desc| desc.leave(&sched.poll)) {
+        if is(Mutant::DissolveQuietly) {
+            continue;
+        }
         wake_all(desc.read.ready(false), Turn::wake);
         wake_all(desc.write.ready(false), Turn::wake);
     }

@@ -6,9 +6,10 @@
 //! | a goroutine is in one queue at most, and runnable there | every step |
 //! | a goroutine is run by one M at most, a P held by one at most, and not idle then | every step |
 //! | the counters equal what they count | every step, while the lock is free |
-//! | no work lies in a queue while a P is idle and nobody searches, once everybody who could mend it has taken [`PATIENCE`] steps | every step |
+//! | no queue has work in it all the while that a P is idle and nobody searches, once everybody who could mend it has taken [`PATIENCE`] steps | every step |
 //! | every P is idle, or has a goroutine that blocks its thread in user code; in the second case sysmon will look | quiet moments |
 //! | a goroutine that is runnable while every thread sleeps is in a queue, and no P is idle; if one is, the queue is the runnext of a P that is not | quiet moments |
+//! | no event lies in a poller, unless a goroutine blocks its thread: then sysmon will look | quiet moments |
 //! | nobody counts as searching, and as many goroutines live as are counted | quiet moments |
 //!
 //! Quiet moments are those in which every thread sleeps. A runnext is its owner's
@@ -20,7 +21,7 @@
 //! the lock is free, so a rule may be seen broken a few steps late.
 
 use crate::prim::atomic::Ordering;
-use crate::prim::sim::{has_refused, running_threads, step_of, violate};
+use crate::prim::sim::{a_core_stands_still, has_refused, running_threads, step_of, violate};
 use crate::prim::thread;
 use crate::sched::g::G;
 use crate::sched::g_pool;
@@ -48,12 +49,12 @@ struct Checker {
     pause: usize,
     /// Where each goroutine was seen in this look.
     seen: HashMap<usize, Place>,
-    /// Since work lies around: the threads that ran then, and how many steps each
-    /// may have taken at the most until it does no longer.
-    since: Vec<(usize, u64)>,
+    /// While work lies in a queue of a scheduler: the threads that have run since, and
+    /// how many steps each may have taken at the most until it does no longer.
+    since: HashMap<(u16, Place), Vec<(usize, u64)>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     P(u32),
     Global,
@@ -136,32 +137,43 @@ impl Checker {
         self.pause = self.seen.len() / QUEUED_PER_STEP;
     }
 
-    /// Work that lies in a queue while a P is idle and nobody searches.
+    /// Work that lies in a queue while a P is idle and nobody searches. Of each queue
+    /// by itself: Ps that always have something, and always something else, run it.
     fn neglected(&mut self, sched: &'static Sched) {
-        let waits = sched.idle.idle_ps() > 0
+        let nobody_comes = sched.idle.idle_ps() > 0
             && sched.idle.searching() == 0
-            && (sched.runq_size.load(Ordering::Relaxed) > 0
-                || sched.idle_runq_size.load(Ordering::Relaxed) > 0
-                || sched.ps().any(|p| !p.runq.rings_empty()));
-        if !waits {
-            self.since.clear();
+            // Somebody may wait, in many steps, for what a thread there holds.
+            && !a_core_stands_still();
+        if self.since.is_empty() && !nobody_comes {
             return;
         }
-        if has_refused() {
-            return; // sysmon will try again: that is the protocol
+        let global = sched.runq_size.load(Ordering::Relaxed) > 0;
+        let idle = sched.idle_runq_size.load(Ordering::Relaxed) > 0;
+        let rings = sched.ps().map(|p| (Place::P(p.id), !p.runq.rings_empty()));
+        for (place, work) in [(Place::Global, global), (Place::Idle, idle)].into_iter().chain(rings)
+        {
+            let queue = (sched.slot(), place);
+            if !(nobody_comes && work) {
+                self.since.remove(&queue);
+            } else if !has_refused() && self.is_late(queue) {
+                broken("work lies in a queue, a P is idle, and nobody searches");
+            }
         }
-        if self.since.is_empty() {
-            let since = &mut self.since;
-            running_threads(|thread, steps, watches| {
+    }
+
+    /// Whether everybody who has run since the work of a queue was first seen to lie
+    /// there has had its time. (If a thread was refused, sysmon will try again: that is
+    /// the protocol.)
+    fn is_late(&mut self, queue: (u16, Place)) -> bool {
+        let since = self.since.entry(queue).or_default();
+        running_threads(|thread, steps, watches| {
+            if !since.iter().any(|(known, _)| *known == thread) {
                 since.push((thread, steps + if watches { WATCHER_PATIENCE } else { PATIENCE }));
-            });
-            return;
-        }
+            }
+        });
         let late =
             |(thread, most): &(usize, u64)| step_of(*thread).is_none_or(|steps| steps > *most);
-        if self.since.iter().all(late) {
-            broken("work lies in a queue, a P is idle, and nobody searches");
-        }
+        !since.is_empty() && since.iter().all(late)
     }
 }
 
@@ -216,6 +228,9 @@ fn rest(sched: &'static Sched) {
     }
     if shared_work && idle > 0 {
         broken("a wake-up was lost: work lies in a queue, a P is idle, and every thread sleeps");
+    }
+    if blocked == 0 && sched.poll.has_events() {
+        broken("a device is ready, every thread sleeps, and nobody looks");
     }
     if blocked > 0 && sched.sysmon.sleeps_deeply() {
         broken("a goroutine blocks its thread and has a P, and nobody looks after it");

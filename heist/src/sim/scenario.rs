@@ -2,6 +2,7 @@
 //!
 //! Each checks its own result; the rules of `check` hold at every step of it.
 
+mod devices;
 mod forks;
 mod preempt;
 mod sync;
@@ -47,6 +48,10 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "condvar", body: sync::condvar },
     Scenario { name: "select", body: sync::select },
     Scenario { name: "sync", body: sync::the_rest },
+    Scenario { name: "devices", body: devices::readers },
+    Scenario { name: "devices-outside", body: devices::outside },
+    Scenario { name: "devices-closing", body: devices::closing },
+    Scenario { name: "devices-two-runtimes", body: devices::two_runtimes },
 ];
 
 fn runtime(rng: &Rng, procs: usize) -> Runtime {

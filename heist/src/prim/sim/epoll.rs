@@ -1,40 +1,49 @@
-//! Waiting for devices: a queue of events that threads post, and a bell.
+//! Waiting for devices, edge-triggered, and a bell.
+//!
+//! As on Linux: a device whose state changes is put on a list, once. Whoever looks
+//! takes it off, and is told what the device is ready for at that moment, both
+//! directions; if that is nothing any more, it is not told.
 
-use super::atomic::{AtomicU32, Ordering};
-use super::futex::Futex;
-use super::mutex::Mutex;
-use super::world::clock;
+use super::device::Device;
+use super::machine::{pause, step, with};
+use super::record::Op;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::sync::PoisonError;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) const BATCH: usize = 128;
 
-/// A device has become ready: readable, that is.
+/// What is watched.
+pub(crate) type Source<'a> = &'a Device;
+
+/// A device has become ready, or may have.
 #[derive(Clone, Copy)]
-pub(crate) struct Event(u64);
+pub(crate) struct Event {
+    token: u64,
+    readable: bool,
+    writable: bool,
+    hung_up: bool,
+}
 
 impl Event {
     pub(crate) fn token(&self) -> u64 {
-        self.0
+        self.token
     }
 
     pub(crate) fn readable(&self) -> bool {
-        true
+        self.readable
     }
 
     pub(crate) fn writable(&self) -> bool {
-        false
+        self.writable
     }
 
     pub(crate) fn ends_reading(&self) -> bool {
-        false
+        self.hung_up
     }
 
     pub(crate) fn ends_writing(&self) -> bool {
-        false
+        self.hung_up
     }
 }
 
@@ -57,74 +66,117 @@ impl Batch {
     }
 }
 
-/// What devices have posted.
-#[derive(Debug)]
-pub(crate) struct Epoll {
-    posted: Mutex<VecDeque<u64>>,
-    /// Changes with each event and each ring.
-    changes: Futex,
-    rings: AtomicU32,
+/// What an instance and the devices that it watches share.
+#[derive(Debug, Default)]
+pub(super) struct Ready(Mutex<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    devices: VecDeque<(Device, u64)>,
+    rung: bool,
 }
+
+impl Ready {
+    /// As [`Device::state`]: nobody waits.
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    pub(super) fn add(&self, device: &Device, token: u64) {
+        let mut list = self.list();
+        if !list.devices.iter().any(|(other, _)| other.is(device)) {
+            list.devices.push_back((device.clone(), token));
+        }
+        drop(list);
+        self.wake();
+    }
+
+    pub(super) fn forget(&self, device: &Device) {
+        self.list().devices.retain(|(other, _)| !other.is(device));
+    }
+
+    fn wake(&self) {
+        with(|m| m.wake_one(self.address()));
+    }
+
+    /// Takes what there is. Whether there was anything, the bell included.
+    fn take(&self, batch: &mut Batch) -> bool {
+        let mut list = self.list();
+        let n = list.devices.len().min(BATCH);
+        let taken: Vec<_> = list.devices.drain(..n).collect();
+        let rung = std::mem::take(&mut list.rung);
+        drop(list);
+        batch.events = taken.iter().filter_map(|(device, token)| event(device, *token)).collect();
+        rung || !batch.events.is_empty()
+    }
+}
+
+fn event(device: &Device, token: u64) -> Option<Event> {
+    let is = device.readiness();
+    let (readable, writable, hung_up) = (is.readable, is.writable, is.hung_up);
+    (readable || writable).then_some(Event { token, readable, writable, hung_up })
+}
+
+/// An instance.
+#[derive(Debug)]
+pub(crate) struct Epoll(Arc<Ready>);
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Epoll {
-            posted: Mutex::new(VecDeque::new()),
-            changes: Futex::new(0),
-            rings: AtomicU32::new(0),
-        })
+        Ok(Epoll(Arc::default()))
     }
 
-    /// There are no descriptors on this machine, only devices, which post.
-    pub(crate) fn add(&self, _: BorrowedFd<'_>, _: u64) -> io::Result<()> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
+    #[track_caller]
+    pub(crate) fn add(&self, device: Source<'_>, token: u64) -> io::Result<()> {
+        device.watch(&self.0, token)
     }
 
-    pub(crate) fn remove(&self, _: BorrowedFd<'_>) -> io::Result<()> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
+    #[track_caller]
+    pub(crate) fn remove(&self, device: Source<'_>) -> io::Result<()> {
+        device.unwatch(&self.0)
     }
 
-    /// A device is ready.
-    #[allow(dead_code)] // for scenarios with devices
-    pub(crate) fn post(&self, token: u64) {
-        self.posted.lock().unwrap_or_else(PoisonError::into_inner).push_back(token);
-        self.change();
-    }
-
-    fn change(&self) {
-        self.changes.word().fetch_add(1, Ordering::SeqCst);
-        self.changes.wake_one();
-    }
-
+    #[track_caller]
     pub(crate) fn look(&self, batch: &mut Batch) {
-        // Whoever looks takes the rings along, as on a real machine.
-        self.rings.store(0, Ordering::SeqCst);
-        self.take(batch);
+        step(Op::Device, self.0.address());
+        self.0.take(batch);
     }
 
-    fn take(&self, batch: &mut Batch) {
-        let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
-        let n = posted.len().min(BATCH);
-        batch.events = posted.drain(..n).map(Event).collect();
-    }
-
+    /// Waits for events, for the bell, or until a moment. May return early.
+    #[track_caller]
     pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
-        loop {
-            let changes = self.changes.word().load(Ordering::SeqCst);
-            self.take(batch);
-            if !batch.events.is_empty() || self.rings.swap(0, Ordering::SeqCst) != 0 {
-                return;
+        step(Op::Device, self.0.address());
+        // The kernel looks and sleeps in one go.
+        if self.0.take(batch) {
+            return;
+        }
+        let sleeps = with(|m| {
+            let sleeps = until.is_none_or(|until| m.time() < until);
+            if sleeps {
+                m.block(Some(self.0.address()), until);
             }
-            let left = match until.map(|until| until.saturating_sub(clock::now())) {
-                Some(0) => return,
-                left => left.map(Duration::from_nanos),
-            };
-            self.changes.wait(changes, left);
+            sleeps
+        });
+        if sleeps == Some(true) {
+            pause();
+            self.0.take(batch);
         }
     }
 
+    #[track_caller]
     pub(crate) fn ring(&self) {
-        self.rings.fetch_add(1, Ordering::SeqCst);
-        self.change();
+        step(Op::Device, self.0.address());
+        self.0.list().rung = true;
+        self.0.wake();
+    }
+
+    /// Whether a device would be reported, for rules.
+    pub(crate) fn has_events(&self) -> bool {
+        let devices: Vec<_> = self.0.list().devices.iter().cloned().collect();
+        devices.iter().any(|(device, token)| event(device, *token).is_some())
     }
 }

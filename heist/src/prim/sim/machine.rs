@@ -291,6 +291,11 @@ pub(crate) fn has_refused() -> bool {
     with(|m| m.refused).unwrap_or(false)
 }
 
+/// Whether a core stands still for a while, with the thread that is on it.
+pub(crate) fn a_core_stands_still() -> bool {
+    with(|m| m.cores.next_unstalled(m.now).is_some()).unwrap_or(false)
+}
+
 /// How many steps a thread has taken, and whether it still has or wants a core.
 pub(crate) fn step_of(thread: usize) -> Option<u64> {
     with(|m| {
@@ -371,7 +376,7 @@ impl Machine {
             Op::Update | Op::Fence => costs.locked,
             Op::Barrier => costs.barrier,
             Op::Spin => costs.pause,
-            Op::Yield | Op::FutexWait | Op::FutexWake => costs.call,
+            Op::Yield | Op::FutexWait | Op::FutexWake | Op::Device => costs.call,
             Op::Signal => costs.signal,
             Op::Clock => costs.clock,
             Op::Start => costs.start,

@@ -11,6 +11,7 @@
 //! | `fault.rs` | what goes wrong: late and spurious wake-ups, stalls, refusals, deaf threads |
 //! | `buffer.rs` | store buffers: what a missing fence lets others see |
 //! | `lines.rs`, `cost.rs`, `topology.rs` | what an access costs, and why |
+//! | `device.rs` | devices, which become ready |
 //! | `record.rs` | the last steps, for a report |
 //! | `atomic.rs`, `epoll.rs`, `futex.rs`, `mutex.rs`, `thread.rs`, `world.rs` | the names that `prim` gives out |
 //!
@@ -28,6 +29,7 @@ mod choose;
 mod config;
 mod cores;
 mod cost;
+mod device;
 pub(crate) mod epoll;
 mod fault;
 pub(crate) mod futex;
@@ -44,10 +46,11 @@ mod world;
 pub(crate) use choose::Chooser;
 pub(crate) use config::{Config, Counts, Hooks};
 pub(crate) use cost::{Costs, HERE, METAL};
+pub(crate) use device::Device;
 pub(crate) use fault::Faults;
 pub(crate) use machine::{
-    counts, forget_places, has_refused, knobs, longest_waits, most_transfers, now, run,
-    running_threads, step_of, violate, work,
+    a_core_stands_still, counts, forget_places, has_refused, knobs, longest_waits, most_transfers,
+    now, run, running_threads, step_of, violate, work,
 };
 pub(crate) use topology::{Topology, TopologyError};
 pub(crate) use world::{clock, env, hint, os, probe};

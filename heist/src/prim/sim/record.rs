@@ -20,6 +20,8 @@ pub(crate) enum Op {
     Clock,
     FutexWait,
     FutexWake,
+    /// A call on a device or on what watches devices.
+    Device,
     Start,
     Signal,
     /// User code.
