@@ -20,14 +20,15 @@ use super::p::Held;
 use super::policy::{Departure, departs};
 use super::protocol::idle::{Found, Recheck};
 use super::schedt::{Sched, Shared};
+use super::steal::{self, Look};
 use super::stop::{self, Halt};
 use super::timers::Keeper;
-use super::{netpoll, steal, thieves, timers, wake};
+use super::{netpoll, thieves, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
 use crate::prim::mutant::{Mutant, is};
-use crate::prim::probe;
+use crate::prim::{hint, probe};
 use crate::timer::NEVER;
 use std::ptr;
 use std::time::Duration;
@@ -98,6 +99,9 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
         if let Some(g) = idle_priority(m) {
             return Some(found(m, Next::fresh(g)));
         }
+        if search_on(m, p) {
+            continue;
+        }
         if !sleep(m) {
             return None;
         }
@@ -118,6 +122,7 @@ fn found(m: &'static M, next: Next) -> Next {
 #[cold]
 fn stop_searching(m: &'static M) {
     m.set_searching(false);
+    m.held().own().search_since.set(0);
     search_is_over(m.sched);
 }
 
@@ -131,7 +136,9 @@ pub(crate) fn search_is_over(sched: &'static Sched) {
         && !is(Mutant::DropBaton)
         && (!departs(Departure::QuietEnd) || work_is_visible(sched))
     {
-        wake::wake_p(sched);
+        // Two, if there may be so many: a machine wakes as a tree, not as a line.
+        wake::wake_more(sched);
+        wake::wake_more(sched);
     }
 }
 
@@ -287,7 +294,54 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
     }
     probe::searching(true);
     wake::withdraw_offer(m.sched, p);
-    steal::steal(m.sched, p).or_else(|| thieves::beg(m.sched, p))
+    let look = if is_patient(m.sched) { Look::Around } else { Look::Everywhere };
+    steal::steal(m.sched, p, look).or_else(|| thieves::beg(m.sched, p))
+}
+
+/// Fewer Ps than this are no crowd of searchers, and what they wait for is seldom
+/// there a moment later.
+const MANY: u32 = 8;
+
+/// Whether searchers search for a while.
+fn is_patient(sched: &Sched) -> bool {
+    sched.procs() >= MANY && departs(Departure::Patience)
+}
+
+/// How long a searcher searches: about what it costs to sleep and to be woken. So
+/// it costs at most twice what it would if it knew what comes.
+const PATIENCE: u64 = 20_000;
+
+/// Between two looks of all searchers together there is this much time for each P that
+/// works: one that searches for itself looks as often as its share is.
+const LOOK: u64 = 4_000;
+
+/// The shortest and the longest pause between two looks of a searcher.
+const PAUSES: (u64, u64) = (200, 5_000);
+
+/// Whether a searcher that has found nothing looks again. The pause before that is
+/// the longer the more search and the fewer work, so that the machine's looks
+/// are as many as there is work, not as there are searchers.
+fn search_on(m: &'static M, p: Held) -> bool {
+    let sched = m.sched;
+    if !m.searching() || !is_patient(sched) {
+        return false;
+    }
+    let (searching, idle) = (sched.idle.searching(), sched.idle.idle_ps());
+    let working = sched.procs().saturating_sub(searching + idle);
+    let (now, since) = (clock::now(), p.own().search_since.get());
+    if working == 0 || since != 0 && now.saturating_sub(since) > PATIENCE {
+        p.own().search_since.set(0);
+        return false;
+    }
+    if since == 0 {
+        p.own().search_since.set(now);
+    }
+    let pause = u64::from(searching) * LOOK / u64::from(working);
+    let until = now + pause.clamp(PAUSES.0, PAUSES.1);
+    while clock::now() < until {
+        (0..8).for_each(|_| hint::spin_loop());
+    }
+    true
 }
 
 /// Phase 7.
@@ -314,6 +368,7 @@ fn sleep(m: &'static M) -> bool {
         }
         wake::withdraw_offer(sched, m.held());
         m.held().counters.parks.bump();
+        m.held().own().search_since.set(0);
         let p = if is(Mutant::KeepIdleP) { sched.p(m.held().id) } else { m.release_p() };
         sched.put_idle_p(&mut shared, p);
     }
@@ -428,7 +483,7 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
             if let Some(events) = &events {
                 netpoll::deliver(sched, m.held(), events);
             }
-            timers::steal(sched, m.held());
+            timers::steal(sched, m.held(), usize::MAX);
             return true;
         }
         if some {

@@ -229,6 +229,13 @@ pub(crate) fn wake_p(sched: &'static Sched) {
     }
 }
 
+/// The same by a thief, of whom several may search on a machine with many idle Ps.
+pub(crate) fn wake_more(sched: &'static Sched) {
+    if sched.idle.claim_more() == Wake::Claimed {
+        start_searcher(sched);
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn start_searcher(sched: &'static Sched) {
