@@ -163,7 +163,7 @@ impl P {
             jobs: Jobs::new(),
             told: Told::new(),
             own: Own {
-                gs: g_pool::Cache::new(),
+                gs: g_pool::Cache::new(id),
                 frames: Frames::new(),
                 rng: Rng::new(0),
                 ids: Cell::new((0, 0)),
