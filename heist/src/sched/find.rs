@@ -27,6 +27,7 @@ use super::{netpoll, thieves, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
+use crate::prim::lock::Guard;
 use crate::prim::mutant::{Mutant, is};
 use crate::prim::{hint, probe};
 use crate::timer::NEVER;
@@ -382,7 +383,7 @@ fn sleep(m: &'static M) -> bool {
     };
     thieves::ask_before_sleep(sched);
     if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
-        return become_idle(m) && sleep_idle(m, 0);
+        return sleep_in_office(m);
     }
     true
 }
@@ -448,10 +449,27 @@ pub(crate) fn become_idle(m: &'static M) -> bool {
 /// nanoseconds first. Returns false when the thread is to end.
 pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
     m.note.watch(watch);
+    let offices = take_offices(m, &mut m.sched.shared.lock());
+    sleep_as(m, offices)
+}
+
+/// [`become_idle`] and [`sleep_idle`], with the lock taken once.
+fn sleep_in_office(m: &'static M) -> bool {
+    let offices = {
+        let mut shared = m.sched.shared.lock();
+        if shared.closed {
+            return false;
+        }
+        shared.idle_ms.push(m);
+        take_offices(m, &mut shared)
+    };
+    sleep_as(m, offices)
+}
+
+fn sleep_as(m: &'static M, mut offices: Offices) -> bool {
     let sched = m.sched;
     let mut patience = sched.config().idle_thread;
     loop {
-        let offices = take_offices(m);
         if offices.timers.is_some() {
             m.keep_time();
         }
@@ -498,6 +516,7 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
             patience = patience.max(ASK_AGAIN);
         }
         // Or it was told to look at its offices again.
+        offices = take_offices(m, &mut sched.shared.lock());
     }
 }
 
@@ -512,9 +531,8 @@ struct Offices {
 /// An idle M becomes the keeper of the timers, if there are any and nobody sleeps
 /// until the earliest of them; and goes to wait in the poller, if something is
 /// registered there and nobody waits.
-fn take_offices(m: &'static M) -> Offices {
+fn take_offices(m: &'static M, shared: &mut Guard<'_, Shared>) -> Offices {
     let sched = m.sched;
-    let mut shared = sched.shared.lock();
     // One that was chosen meanwhile is about to run. Ps that are busy look after
     // their timers themselves, and at the network.
     let idle = shared.idle_ms.iter().any(|idle| ptr::eq(*idle, m)) && !shared.idle_ps.is_empty();
