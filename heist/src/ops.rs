@@ -9,7 +9,7 @@ use crate::prim::thread;
 use crate::sched::m::{self, M};
 use crate::sched::protocol::freeze::Answer;
 use crate::sched::protocol::global_queue::GlobalQueue;
-use crate::sched::protocol::idle::{Idle, Wake};
+use crate::sched::protocol::idle::{Crew, Idle, Wake};
 use crate::sched::protocol::run_queue::{CAPACITY, RunQueue};
 use crate::sched::{park, signal};
 use std::hint::{black_box, spin_loop};
@@ -133,7 +133,7 @@ fn failed_steal(n: u64) -> Duration {
 }
 
 fn wake_with_searcher(n: u64) -> Duration {
-    let idle = Idle::new();
+    let idle = Idle::new(Crew::SIXTEENTH);
     idle.p_goes_idle();
     idle.search();
     time(n, || assert_eq!(black_box(idle.claim_wake()), Wake::Nobody))

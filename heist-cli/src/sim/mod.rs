@@ -34,8 +34,8 @@ options, each with what is done without it:
   --topology T       flat (one cache), caches (8 cores a cache), numa (8 a cache,
                      64 a node), or cache=N,node=M
   --policy P,...     go,heist; or no-bitmap, no-prediction, no-quiet-end,
-                     no-two-rings, no-spin-grace, no-quick-steal, no-groups: heist
-                     without that departure
+                     no-two-rings, no-spin-grace, no-quick-steal, no-groups,
+                     no-crew, no-patience: heist without that departure
   --costs C          here (measured on a virtual machine) or metal
   --seed N           1; equal seeds give equal runs: those of scenarios to the step,
                      measured ones but for where the system puts memory

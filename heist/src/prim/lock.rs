@@ -28,6 +28,8 @@ pub(crate) enum Rank {
     Names,
     /// The pool of stacks.
     Stacks,
+    /// Control blocks for some neighbouring Ps.
+    Shelf,
     /// The pool of control blocks.
     Gs,
     /// Small leaf locks that take nothing further.

@@ -20,14 +20,16 @@ use super::p::Held;
 use super::policy::{Departure, departs};
 use super::protocol::idle::{Found, Recheck};
 use super::schedt::{Sched, Shared};
+use super::steal::{self, Look};
 use super::stop::{self, Halt};
 use super::timers::Keeper;
-use super::{netpoll, steal, thieves, timers, wake};
+use super::{netpoll, thieves, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
+use crate::prim::lock::Guard;
 use crate::prim::mutant::{Mutant, is};
-use crate::prim::probe;
+use crate::prim::{hint, probe};
 use crate::timer::NEVER;
 use std::ptr;
 use std::time::Duration;
@@ -98,6 +100,9 @@ pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
         if let Some(g) = idle_priority(m) {
             return Some(found(m, Next::fresh(g)));
         }
+        if search_on(m, p) {
+            continue;
+        }
         if !sleep(m) {
             return None;
         }
@@ -118,6 +123,7 @@ fn found(m: &'static M, next: Next) -> Next {
 #[cold]
 fn stop_searching(m: &'static M) {
     m.set_searching(false);
+    m.held().own().search_since.set(0);
     search_is_over(m.sched);
 }
 
@@ -131,7 +137,9 @@ pub(crate) fn search_is_over(sched: &'static Sched) {
         && !is(Mutant::DropBaton)
         && (!departs(Departure::QuietEnd) || work_is_visible(sched))
     {
-        wake::wake_p(sched);
+        // Two, if there may be so many: a machine wakes as a tree, not as a line.
+        wake::wake_more(sched);
+        wake::wake_more(sched);
     }
 }
 
@@ -287,7 +295,54 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
     }
     probe::searching(true);
     wake::withdraw_offer(m.sched, p);
-    steal::steal(m.sched, p).or_else(|| thieves::beg(m.sched, p))
+    let look = if is_patient(m.sched) { Look::Around } else { Look::Everywhere };
+    steal::steal(m.sched, p, look).or_else(|| thieves::beg(m.sched, p))
+}
+
+/// Fewer Ps than this are no crowd of searchers, and what they wait for is seldom
+/// there a moment later.
+const MANY: u32 = 8;
+
+/// Whether searchers search for a while.
+fn is_patient(sched: &Sched) -> bool {
+    sched.procs() >= MANY && departs(Departure::Patience)
+}
+
+/// How long a searcher searches: about what it costs to sleep and to be woken. So
+/// it costs at most twice what it would if it knew what comes.
+const PATIENCE: u64 = 20_000;
+
+/// Between two looks of all searchers together there is this much time for each P that
+/// works: one that searches for itself looks as often as its share is.
+const LOOK: u64 = 4_000;
+
+/// The shortest and the longest pause between two looks of a searcher.
+const PAUSES: (u64, u64) = (200, 5_000);
+
+/// Whether a searcher that has found nothing looks again. The pause before that is
+/// the longer the more search and the fewer work, so that the machine's looks
+/// are as many as there is work, not as there are searchers.
+fn search_on(m: &'static M, p: Held) -> bool {
+    let sched = m.sched;
+    if !m.searching() || !is_patient(sched) {
+        return false;
+    }
+    let (searching, idle) = (sched.idle.searching(), sched.idle.idle_ps());
+    let working = sched.procs().saturating_sub(searching + idle);
+    let (now, since) = (clock::now(), p.own().search_since.get());
+    if working == 0 || since != 0 && now.saturating_sub(since) > PATIENCE {
+        p.own().search_since.set(0);
+        return false;
+    }
+    if since == 0 {
+        p.own().search_since.set(now);
+    }
+    let pause = u64::from(searching) * LOOK / u64::from(working);
+    let until = now + pause.clamp(PAUSES.0, PAUSES.1);
+    while clock::now() < until {
+        (0..8).for_each(|_| hint::spin_loop());
+    }
+    true
 }
 
 /// Phase 7.
@@ -314,6 +369,7 @@ fn sleep(m: &'static M) -> bool {
         }
         wake::withdraw_offer(sched, m.held());
         m.held().counters.parks.bump();
+        m.held().own().search_since.set(0);
         let p = if is(Mutant::KeepIdleP) { sched.p(m.held().id) } else { m.release_p() };
         sched.put_idle_p(&mut shared, p);
     }
@@ -327,7 +383,7 @@ fn sleep(m: &'static M) -> bool {
     };
     thieves::ask_before_sleep(sched);
     if is(Mutant::NoRecheck) || !work_is_visible(sched) || !search_again(m) {
-        return become_idle(m) && sleep_idle(m, 0);
+        return sleep_in_office(m);
     }
     true
 }
@@ -393,10 +449,27 @@ pub(crate) fn become_idle(m: &'static M) -> bool {
 /// nanoseconds first. Returns false when the thread is to end.
 pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
     m.note.watch(watch);
+    let offices = take_offices(m, &mut m.sched.shared.lock());
+    sleep_as(m, offices)
+}
+
+/// [`become_idle`] and [`sleep_idle`], with the lock taken once.
+fn sleep_in_office(m: &'static M) -> bool {
+    let offices = {
+        let mut shared = m.sched.shared.lock();
+        if shared.closed {
+            return false;
+        }
+        shared.idle_ms.push(m);
+        take_offices(m, &mut shared)
+    };
+    sleep_as(m, offices)
+}
+
+fn sleep_as(m: &'static M, mut offices: Offices) -> bool {
     let sched = m.sched;
     let mut patience = sched.config().idle_thread;
     loop {
-        let offices = take_offices(m);
         if offices.timers.is_some() {
             m.keep_time();
         }
@@ -428,7 +501,7 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
             if let Some(events) = &events {
                 netpoll::deliver(sched, m.held(), events);
             }
-            timers::steal(sched, m.held());
+            timers::steal(sched, m.held(), usize::MAX);
             return true;
         }
         if some {
@@ -443,6 +516,7 @@ pub(crate) fn sleep_idle(m: &'static M, watch: u64) -> bool {
             patience = patience.max(ASK_AGAIN);
         }
         // Or it was told to look at its offices again.
+        offices = take_offices(m, &mut sched.shared.lock());
     }
 }
 
@@ -457,9 +531,8 @@ struct Offices {
 /// An idle M becomes the keeper of the timers, if there are any and nobody sleeps
 /// until the earliest of them; and goes to wait in the poller, if something is
 /// registered there and nobody waits.
-fn take_offices(m: &'static M) -> Offices {
+fn take_offices(m: &'static M, shared: &mut Guard<'_, Shared>) -> Offices {
     let sched = m.sched;
-    let mut shared = sched.shared.lock();
     // One that was chosen meanwhile is about to run. Ps that are busy look after
     // their timers themselves, and at the network.
     let idle = shared.idle_ms.iter().any(|idle| ptr::eq(*idle, m)) && !shared.idle_ps.is_empty();

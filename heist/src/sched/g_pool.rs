@@ -6,14 +6,18 @@
 //! fault for each 4 KiB of it would cost more than the spawning.
 //!
 //! Blocks are handed to Ps and taken back in batches, so that the lock is rare; a
-//! P reuses the block that it freed last. Free blocks are kept as pointers, not
+//! P reuses the block that it freed last. Between them are shelves, one for every 16
+//! Ps: at 256 Ps that begin to spawn together, each task of 1 µs waited as long for the
+//! one lock. Free blocks are kept as pointers, not
 //! linked through themselves, so that taking one does not wait for its memory.
 
 use super::g::G;
+use super::mask::MAX_PROCS;
 use super::protocol::g_state::Status;
 use crate::prim::atomic::{AtomicUsize, Ordering, keep};
 use crate::prim::hint;
 use crate::prim::lock::{Lock, Rank};
+use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::io;
 use std::ptr;
@@ -124,19 +128,65 @@ pub(crate) fn put(g: &'static G) {
     POOL.lock().free.push(g);
 }
 
+/// Free blocks that some neighbouring Ps share.
+struct Shelf {
+    free: Vec<&'static G>,
+    /// How many batches it took from the pool the last time: twice as many the next
+    /// time, so that a small program stays small and a large one comes seldom.
+    batches: usize,
+}
+
+/// Ps that share a shelf.
+const NEIGHBOURS: usize = 16;
+
+/// The most batches that a shelf takes from the pool or gives back at a time; it keeps
+/// twice as many.
+const MOST: usize = 8;
+
+static SHELVES: [CachePadded<Lock<Shelf>>; MAX_PROCS / NEIGHBOURS] =
+    [const { CachePadded::new(Lock::new(Rank::Shelf, Shelf { free: Vec::new(), batches: 0 })) };
+        MAX_PROCS / NEIGHBOURS];
+
+impl Shelf {
+    /// A batch, or a part of one, never empty; the one to be used first at the end.
+    fn take(&mut self) -> io::Result<Vec<&'static G>> {
+        if self.free.is_empty() {
+            self.batches = (2 * self.batches).clamp(1, MOST);
+            let mut pool = POOL.lock();
+            self.free.push(pool.take()?);
+            let more = std::iter::from_fn(|| pool.take().ok()).take(self.batches * BATCH - 1);
+            self.free.extend(more);
+            // So that they come out in order of address.
+            self.free.reverse();
+        }
+        Ok(self.free.split_off(self.free.len().saturating_sub(BATCH)))
+    }
+
+    fn put(&mut self, blocks: impl Iterator<Item = &'static G>) {
+        self.free.extend(blocks);
+        if self.free.len() > 2 * MOST * BATCH {
+            let surplus = self.free.len() - MOST * BATCH;
+            POOL.lock().free.extend(self.free.drain(..surplus));
+        }
+    }
+}
+
 /// Blocks that a P keeps.
 const CACHE: usize = 4 * BATCH;
 
 /// The free blocks of a P, last in, first out.
 pub(crate) struct Cache {
+    shelf: &'static Lock<Shelf>,
     /// Atomic for reports; written by the holder of the P only.
     len: AtomicUsize,
     free: [Cell<Option<&'static G>>; CACHE],
 }
 
 impl Cache {
-    pub(crate) fn new() -> Self {
-        Cache { len: AtomicUsize::new(0), free: [const { Cell::new(None) }; CACHE] }
+    /// For the P with this number.
+    pub(crate) fn new(p: u32) -> Self {
+        let shelf = &SHELVES[p as usize / NEIGHBOURS % SHELVES.len()];
+        Cache { shelf, len: AtomicUsize::new(0), free: [const { Cell::new(None) }; CACHE] }
     }
 
     /// How many there are.
@@ -169,15 +219,12 @@ impl Cache {
 
     #[cold]
     fn refill(&self) -> io::Result<&'static G> {
-        let mut pool = POOL.lock();
-        let g = pool.take()?;
-        // The rest in reverse, so that they come out in order of address.
-        let more: Vec<_> = std::iter::from_fn(|| pool.take().ok()).take(BATCH - 1).collect();
-        for (cell, g) in self.free.iter().zip(more.iter().rev()) {
+        let batch = self.shelf.lock().take()?;
+        for (cell, g) in self.free.iter().zip(&batch) {
             cell.set(Some(g));
         }
-        self.set_len(more.len());
-        Ok(g)
+        self.set_len(batch.len());
+        self.take()
     }
 
     #[inline]
@@ -198,7 +245,7 @@ impl Cache {
 
     /// The `n` that were not used for longest go to the pool.
     fn spill(&self, n: usize) {
-        POOL.lock().free.extend(self.free[..n].iter().filter_map(Cell::get));
+        self.shelf.lock().put(self.free[..n].iter().filter_map(Cell::get));
         let left = self.len() - n;
         for i in 0..left {
             self.free[i].set(self.free[n + i].get());
@@ -219,7 +266,7 @@ mod tests {
     #[test]
     fn a_cache_gives_the_last_one_back_first_and_spills() {
         let _alone = crate::tests_alone();
-        let cache = Cache::new();
+        let cache = Cache::new(0);
         let gs: Vec<&G> = (0..5 * BATCH).map(|_| cache.take().unwrap()).collect();
         let mut addresses: Vec<usize> = gs.iter().map(|g| ptr::from_ref(*g).addr()).collect();
         addresses.sort_unstable();

@@ -37,18 +37,29 @@ impl Mask {
         self.words[id as usize / WORD].fetch_or(1 << (id as usize % WORD), Ordering::SeqCst);
     }
 
-    pub(crate) fn remove(&self, id: u32) {
-        self.words[id as usize / WORD].fetch_and(!(1 << (id as usize % WORD)), Ordering::SeqCst);
+    /// Takes a P out. False if it was not in.
+    pub(crate) fn remove(&self, id: u32) -> bool {
+        let bit = 1 << (id as usize % WORD);
+        self.words[id as usize / WORD].fetch_and(!bit, Ordering::SeqCst) & bit != 0
     }
 
     /// The members, one word of them after the other.
     pub(crate) fn iter(&self, procs: u32) -> impl Iterator<Item = u32> {
-        (0..(procs as usize).div_ceil(WORD)).flat_map(|word| {
-            let mut bits = self.word(word);
+        self.iter_from(0, procs)
+    }
+
+    /// The members, the word of a certain P first, and in each word the bits from
+    /// its place on.
+    pub(crate) fn iter_from(&self, id: u32, procs: u32) -> impl Iterator<Item = u32> {
+        let words = (procs as usize).div_ceil(WORD);
+        let (start, turn) = (id as usize / WORD, id % WORD as u32);
+        (0..words).flat_map(move |i| {
+            let word = (start + i) % words;
+            let mut bits = self.word(word).rotate_right(turn);
             std::iter::from_fn(move || {
                 let bit = (bits != 0).then(|| bits.trailing_zeros())?;
                 bits &= bits - 1;
-                Some((word * WORD) as u32 + bit)
+                Some((word * WORD) as u32 + (bit + turn) % WORD as u32)
             })
         })
     }
@@ -77,7 +88,9 @@ mod tests {
         }
         assert_eq!(mask.word(0), 1 | 2 | 1 << 63);
         assert_eq!(mask.iter(1024).collect::<Vec<_>>(), [0, 1, 63, 64, 1023]);
-        mask.remove(1);
+        assert_eq!(mask.iter_from(1, 1024).collect::<Vec<_>>(), [1, 63, 0, 64, 1023]);
+        assert_eq!(mask.iter_from(70, 1024).collect::<Vec<_>>(), [64, 1023, 63, 0, 1]);
+        assert!(mask.remove(1) && !mask.remove(1));
         assert_eq!(mask.word(0), 1 | 1 << 63);
         assert!(mask.any(1024));
         mask.clear();

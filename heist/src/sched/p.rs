@@ -93,6 +93,8 @@ pub(crate) struct Own {
     pub(crate) polls: Cell<u32>,
     /// How many more waits begin at once (see `park::give_way_to_few`).
     pub(crate) wary: Cell<u32>,
+    /// Since when its M has searched in vain, or 0 (see `find::search_on`).
+    pub(crate) search_since: Cell<u64>,
     pub(crate) looks: Looks,
     pub(crate) alarms: alarm::Cache,
     /// When the network last had something for this P, and for how many goroutines.
@@ -161,7 +163,7 @@ impl P {
             jobs: Jobs::new(),
             told: Told::new(),
             own: Own {
-                gs: g_pool::Cache::new(),
+                gs: g_pool::Cache::new(id),
                 frames: Frames::new(),
                 rng: Rng::new(0),
                 ids: Cell::new((0, 0)),
@@ -173,6 +175,7 @@ impl P {
                 slice_start: Cell::new(0),
                 polls: Cell::new(0),
                 wary: Cell::new(0),
+                search_since: Cell::new(0),
                 looks: Looks::default(),
                 alarms: alarm::Cache::new(),
                 batch: Cell::default(),
@@ -289,6 +292,7 @@ impl Held {
         self.own().offered_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);
+        self.own().search_since.set(0);
         self.end_streak();
         self.own().birth_score.set(super::wake::UNDECIDED);
         self.p.late.store(false, Ordering::Relaxed);

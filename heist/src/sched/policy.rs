@@ -22,11 +22,16 @@ pub(crate) enum Departure {
     QuickSteal = 32,
     /// Of many Ps, each takes from the global queue for several.
     Groups = 64,
+    /// With many idle Ps, several searchers are woken at a time.
+    Crew = 128,
+    /// A searcher searches for a while before it goes to sleep, less often the more of
+    /// them there are.
+    Patience = 256,
 }
 
 /// All departures.
 #[cfg(sim)]
-pub(crate) const HEIST: u32 = 127;
+pub(crate) const HEIST: u32 = 511;
 
 /// Whether this departure is made.
 #[cfg(not(sim))]

@@ -11,7 +11,7 @@ use super::mask::{MAX_PROCS, Mask};
 use super::p::{Count, Held, P};
 use super::policy::{Departure, departs};
 use super::protocol::global_queue::GlobalQueue;
-use super::protocol::idle::Idle;
+use super::protocol::idle::{Crew, Idle};
 use super::protocol::run_queue::HALF;
 use super::timers::{self, Keeper};
 use crate::poll::poller::Poller;
@@ -200,6 +200,8 @@ pub(crate) struct Sched {
     /// Length of the global queue, the frozen ones included, to look at without the
     /// lock.
     pub(crate) runq_size: CachePadded<AtomicUsize>,
+    /// A P of this group takes from the global queue (see `Sched::turn_at_global`).
+    at_global: [CachePadded<AtomicBool>; MAX_PROCS / GROUP as usize],
     /// How many of those are frozen.
     pub(crate) frozen_size: AtomicUsize,
     pub(crate) idle: Idle,
@@ -296,6 +298,22 @@ pub(crate) fn at(slot: u16) -> &'static Sched {
     }
 }
 
+/// A P's turn at the global queue.
+struct GlobalTurn(Option<&'static AtomicBool>);
+
+impl Drop for GlobalTurn {
+    fn drop(&mut self) {
+        if let Some(taken) = self.0 {
+            taken.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How many are woken at a time.
+fn crew() -> Crew {
+    if departs(Departure::Crew) { Crew::SIXTEENTH } else { Crew::ONE }
+}
+
 /// Reserves goroutine ids, from 1 on.
 pub(crate) fn reserve_ids(n: u64) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -382,8 +400,9 @@ impl Sched {
                 },
             ),
             runq_size: CachePadded::new(AtomicUsize::new(0)),
+            at_global: [const { CachePadded::new(AtomicBool::new(false)) }; _],
             frozen_size: AtomicUsize::new(0),
-            idle: Idle::new(),
+            idle: Idle::new(crew()),
             offers: Mask::new(),
             next_offers: Mask::new(),
             timer_mask: Mask::new(),
@@ -633,14 +652,31 @@ impl Sched {
         }
     }
 
+    /// The right to take from the global queue, which one of a group has at a time. The
+    /// others go elsewhere: a thousand that see something there would queue up at its
+    /// lock, and the kernel lets one of them through every 7 µs, long after the queue is
+    /// empty. One that finds nothing elsewhere takes the lock when it goes to sleep, and
+    /// looks again if there is something. (To try the lock instead is worse than to wait
+    /// for it: each attempt takes its cache line from the one that is to give it back.)
+    fn turn_at_global(&'static self, p: Held) -> Option<GlobalTurn> {
+        if self.groups() == 1 {
+            return Some(GlobalTurn(None));
+        }
+        let taken = &self.at_global[(p.id / GROUP) as usize];
+        // Relaxed: it protects nothing; what the queue holds is the lock's.
+        let free = !taken.load(Ordering::Relaxed) && !taken.swap(true, Ordering::Relaxed);
+        free.then_some(GlobalTurn(Some(taken)))
+    }
+
     /// Takes some goroutines from the global queue: one to run now, and the others go
     /// behind those that yielded on this P.
     pub(crate) fn take_global_few(
-        &self,
+        &'static self,
         p: Held,
         few: usize,
         frozen_first: bool,
     ) -> Option<&'static G> {
+        let _turn = self.turn_at_global(p)?;
         let mut shared = self.shared.lock();
         let first = if frozen_first { shared.pop_frozen() } else { None };
         let g = first.or_else(|| shared.runq.pop()).or_else(|| shared.pop_frozen());
@@ -689,8 +725,9 @@ impl Sched {
     /// those that yielded on this P go behind it first. So each of them runs many
     /// times before it waits for everybody, and few of them change their P, which
     /// costs more than all the rest of a yield.
-    pub(crate) fn take_global_batch(&self, p: Held) -> Option<&'static G> {
+    pub(crate) fn take_global_batch(&'static self, p: Held) -> Option<&'static G> {
         let sharers = self.sharers();
+        let _turn = self.turn_at_global(p)?;
         let mut shared = self.shared.lock();
         if p.runq.room_for_yielded() < shared.runq.batch(sharers, HALF)
             && let Some(some) = p.runq.take_yielded(|_| HALF)

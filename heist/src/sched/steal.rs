@@ -60,7 +60,7 @@ pub(crate) fn quickly(sched: &'static Sched, thief: Held) -> Option<&'static G> 
     let stolen = stolen?;
     if note_steal(sched, thief) && !is(Mutant::QuietMove) {
         fence(Ordering::SeqCst);
-        super::wake::wake_p(sched);
+        super::wake::wake_more(sched);
     }
     Some(stolen)
 }
@@ -77,15 +77,31 @@ fn note_steal(sched: &'static Sched, thief: Held) -> bool {
     more
 }
 
+/// How thoroughly a searcher looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Four rounds over all who have something.
+    Everywhere,
+    /// At a few of them: it looks again soon, and so do others.
+    Around,
+}
+
+/// So many victims, and so many heaps of timers, are a look around.
+const AROUND: usize = 8;
+
 /// Steals for `thief`, whose own rings are empty.
-pub(crate) fn steal(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+pub(crate) fn steal(sched: &'static Sched, thief: Held, look: Look) -> Option<&'static G> {
     // With no ring in sight there is nothing to go round for.
     let rings = !departs(Departure::Bitmap) || sched.offers.any(sched.procs());
-    for round in if rings { 0 } else { ROUNDS - 1 }..ROUNDS {
-        let last = round + 1 == ROUNDS;
-        let stolen = from_rings(sched, thief).or_else(|| {
-            last.then(|| from_timers(sched, thief).or_else(|| from_next(sched, thief))).flatten()
-        });
+    let (rounds, some) = match look {
+        Look::Everywhere if rings => (ROUNDS, usize::MAX),
+        Look::Everywhere => (1, usize::MAX),
+        Look::Around => (1, AROUND),
+    };
+    for round in 1..=rounds {
+        let beyond = || from_timers(sched, thief, some).or_else(|| from_next(sched, thief));
+        let stolen = from_some_rings(sched, thief, some)
+            .or_else(|| if round == rounds { beyond() } else { None });
         if let Some(g) = stolen {
             note_steal(sched, thief);
             return Some(g);
@@ -109,9 +125,9 @@ fn from_some_rings(sched: &'static Sched, thief: Held, some: usize) -> Option<&'
     stolen.and_then(|g| super::forks::oldest(thief, g))
 }
 
-/// A goroutine whose timer is due, on whatever P.
-fn from_timers(sched: &'static Sched, thief: Held) -> Option<&'static G> {
-    if !timers::steal(sched, thief) {
+/// A goroutine whose timer is due, on one of so many Ps.
+fn from_timers(sched: &'static Sched, thief: Held, some: usize) -> Option<&'static G> {
+    if !timers::steal(sched, thief, some) {
         return None;
     }
     thief.runq.pop().map(|popped| popped.item)
@@ -124,10 +140,13 @@ fn from_next(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     if !departs(Departure::Bitmap) {
         return victims(sched, thief).find_map(steal_next);
     }
-    sched.next_offers.iter(sched.procs()).find_map(|id| {
-        sched.next_offers.remove(id);
-        steal_next(sched.p(id))
-    })
+    // Not all at the same one.
+    let from = thief.random() % sched.procs();
+    sched
+        .next_offers
+        .iter_from(from, sched.procs())
+        .filter(|id| sched.next_offers.remove(*id))
+        .find_map(|id| steal_next(sched.p(id)))
 }
 
 /// The Ps that offer something, each once, in a random order.

@@ -251,18 +251,19 @@ pub(crate) fn run_due(sched: &'static Sched, p: Held) -> bool {
     p.timers.next() != NEVER && fire_due(sched, p, &p, clock::now())
 }
 
-/// Runs what is due on any P, on behalf of `thief`. Returns whether there was
-/// something.
-pub(crate) fn steal(sched: &'static Sched, thief: Held) -> bool {
+/// Runs what is due on so many of the Ps that have timers, on behalf of `thief`.
+/// Returns whether there was something.
+pub(crate) fn steal(sched: &'static Sched, thief: Held, some: usize) -> bool {
     if !sched.timer_mask.any(sched.procs()) {
         return false;
     }
     let now = clock::now();
-    let mut some = false;
-    for id in sched.timer_mask.iter(sched.procs()) {
-        some |= fire_due(sched, thief, sched.p(id), now);
+    let from = thief.random() % sched.procs();
+    let mut found = false;
+    for id in sched.timer_mask.iter_from(from, sched.procs()).take(some) {
+        found |= fire_due(sched, thief, sched.p(id), now);
     }
-    some
+    found
 }
 
 fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {

@@ -31,6 +31,7 @@ use super::m::M;
 use super::p::{Held, P};
 use super::policy::{Departure, departs};
 use super::protocol::idle::{Recheck, Wake};
+use super::protocol::run_queue::HALF;
 use super::schedt::{Sched, Shared};
 use super::timers;
 use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
@@ -119,19 +120,33 @@ pub(crate) fn put_yielded(sched: &'static Sched, p: Held, g: &'static G) {
 }
 
 /// The ring is full: its older half and `g` go to the global queue
-/// (`runqputslow`, seed 000).
+/// (`runqputslow`, seed 000), or to this P's part of it.
 #[cold]
 fn overflow(sched: &'static Sched, p: Held, g: &'static G) {
     p.counters.overflows.bump();
+    // With many Ps, behind those that yielded here while there is room: the second ring is
+    // this P's shard of the global queue. All that fill their rings would meet at one lock,
+    // to put and to take. Thieves see both rings; and like the global queue, this one
+    // comes before the first every so many ticks.
+    let stays = sched.groups() > 1 && p.runq.room_for_yielded() > HALF;
     loop {
         if let Some(half) = p.runq.take_half() {
             let rest = (!is(Mutant::LoseOverflow)).then_some(g);
+            if stays {
+                return half.iter().chain(rest).for_each(|g| stay(p, g));
+            }
             return to_global(sched, half.iter().chain(rest));
         }
         // Thieves were faster: there is room now.
         if p.runq.push(g).is_ok() {
             return;
         }
+    }
+}
+
+fn stay(p: Held, g: &'static G) {
+    if p.runq.push_yielded(g).is_err() {
+        fatal!("a ring with room for half a ring and one is full");
     }
 }
 
@@ -225,6 +240,13 @@ fn learn_late(p: Held, g: &'static G) -> bool {
 #[inline(always)]
 pub(crate) fn wake_p(sched: &'static Sched) {
     if sched.idle.claim_wake() == Wake::Claimed {
+        start_searcher(sched);
+    }
+}
+
+/// The same by a thief, of whom several may search on a machine with many idle Ps.
+pub(crate) fn wake_more(sched: &'static Sched) {
+    if sched.idle.claim_more() == Wake::Claimed {
         start_searcher(sched);
     }
 }

@@ -29,7 +29,7 @@ pub enum Policy {
     Without(&'static str),
 }
 
-const DEPARTURES: [(&str, policy::Departure); 7] = [
+const DEPARTURES: [(&str, policy::Departure); 9] = [
     ("bitmap", policy::Departure::Bitmap),
     ("prediction", policy::Departure::Prediction),
     ("quiet-end", policy::Departure::QuietEnd),
@@ -37,6 +37,8 @@ const DEPARTURES: [(&str, policy::Departure); 7] = [
     ("spin-grace", policy::Departure::SpinGrace),
     ("quick-steal", policy::Departure::QuickSteal),
     ("groups", policy::Departure::Groups),
+    ("crew", policy::Departure::Crew),
+    ("patience", policy::Departure::Patience),
 ];
 
 impl Policy {

@@ -12,6 +12,8 @@
 //!    count before its thread runs, so that a burst of work wakes one thread.
 //! 2. A searcher that finds work stops counting, and if it was the last one it
 //!    wakes the next: one wakes another while there is work ([`found`](Idle::found)).
+//!    On a machine with many idle Ps several may search ([`Crew`]), and it wakes two
+//!    ([`claim_more`](Idle::claim_more)): such a machine wakes as a tree.
 //! 3. At most half of the busy Ps search ([`try_search`](Idle::try_search)).
 //! 4. Who gives a P up looks at every queue once more *afterwards*: a searcher
 //!    when it no longer counts ([`give_up`](Idle::give_up)), and also who did not
@@ -28,11 +30,30 @@ use crate::prim::fatal::fatal;
 use crate::prim::mutant::{Mutant, is};
 use crossbeam_utils::CachePadded;
 
+/// How many may search or be on their way to, beyond the one that always may: one for
+/// each `2^n` idle Ps. In Go there is one, whatever the size of the machine, which wakes
+/// in a line: 7 µs and more for each thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crew(pub(crate) u32);
+
+impl Crew {
+    /// One more for each 16 idle Ps; with fewer it is as in Go.
+    #[cfg(not(loom))]
+    pub(crate) const SIXTEENTH: Crew = Crew(4);
+    /// One at a time.
+    #[cfg(not(loom))]
+    pub(crate) const ONE: Crew = Crew(31);
+
+    fn of(self, idle_ps: u32) -> u32 {
+        idle_ps >> self.0
+    }
+}
+
 /// Whether to wake a searcher.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Wake {
-    /// No: somebody searches already, or no P is idle.
+    /// No: enough search already, or no P is idle.
     Nobody,
     /// Yes: take an idle P and start an M on it as a searcher. It counts as one
     /// already; if there is no idle P after all, [`Idle::no_idle_p`].
@@ -43,9 +64,9 @@ pub(crate) enum Wake {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Found {
-    /// Others search.
+    /// Enough others search.
     Run,
-    /// It was the last one: wake another before running.
+    /// It was the last one, or too few are left: wake another before running.
     WakeAnother,
 }
 
@@ -61,12 +82,13 @@ pub(crate) struct Recheck;
 pub(crate) struct Idle {
     idle_ps: CachePadded<AtomicU32>,
     searching: CachePadded<AtomicU32>,
+    crew: Crew,
 }
 
 impl Idle {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(crew: Crew) -> Self {
         let zero = || CachePadded::new(AtomicU32::new(0));
-        Idle { idle_ps: zero(), searching: zero() }
+        Idle { idle_ps: zero(), searching: zero(), crew }
     }
 
     /// Starts anew, for a scheduler that opens again.
@@ -119,23 +141,35 @@ impl Idle {
     #[inline(always)]
     pub(crate) fn claim_wake(&self) -> Wake {
         // Relaxed: the caller's fence orders the load after the publication.
-        if self.idle_ps.load(Ordering::Relaxed) == 0 {
-            return Wake::Nobody;
+        if self.idle_ps.load(Ordering::Relaxed) == 0 { Wake::Nobody } else { self.claim(0) }
+    }
+
+    /// The same by a thief that sees more work than it has taken: also if some search,
+    /// but fewer than the [`Crew`]. Not by whoever spawns: waking takes it as long as many
+    /// spawns, and with all cores idle it would wake one for each.
+    pub(crate) fn claim_more(&self) -> Wake {
+        match self.idle_ps.load(Ordering::Relaxed) {
+            0 => Wake::Nobody,
+            idle => self.claim(self.crew.of(idle)),
         }
-        self.claim()
     }
 
     /// Becomes the one searcher if there is none.
     pub(crate) fn try_claim_search(&self) -> bool {
-        self.claim() == Wake::Claimed
+        self.claim(0) == Wake::Claimed
     }
 
-    fn claim(&self) -> Wake {
-        // The load spares a contended exchange when somebody searches.
-        if self.searching.load(Ordering::Relaxed) != 0 {
+    /// One more, if no more than `most` search.
+    #[inline(always)]
+    fn claim(&self, most: u32) -> Wake {
+        // The load spares a contended exchange when enough search.
+        let now = self.searching.load(Ordering::Relaxed);
+        if now > most {
             return Wake::Nobody;
         }
-        match self.searching.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed) {
+        // If it fails, another was claimed, or one of those that searched at the load
+        // has stopped since: the last of them looks at the queues afterwards.
+        match self.searching.compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => Wake::Claimed,
             Err(_) => Wake::Nobody,
         }
@@ -152,7 +186,8 @@ impl Idle {
         if is(Mutant::LeakSearcher) {
             return Found::Run;
         }
-        if self.leave() == 0 { Found::WakeAnother } else { Found::Run }
+        let (left, idle) = (self.leave(), self.idle_ps.load(Ordering::Relaxed));
+        if left <= self.crew.of(idle) { Found::WakeAnother } else { Found::Run }
     }
 
     /// A searcher has found nothing and has given its P up (rule 4).
@@ -190,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_burst_wakes_one() {
-        let idle = Idle::new();
+        let idle = Idle::new(Crew::SIXTEENTH);
         assert_eq!(idle.claim_wake(), Wake::Nobody, "no idle P");
         idle.p_goes_idle();
         idle.p_goes_idle();
@@ -201,8 +236,22 @@ mod tests {
     }
 
     #[test]
+    fn thieves_on_a_large_machine_wake_a_few() {
+        for (crew, woken) in [(Crew::SIXTEENTH, 3), (Crew::ONE, 1)] {
+            let idle = Idle::new(crew);
+            (0..40).for_each(|_| idle.p_goes_idle());
+            assert_eq!(idle.claim_wake(), Wake::Claimed);
+            assert_eq!(idle.claim_wake(), Wake::Nobody, "one is on its way");
+            let claimed = (0..10).filter(|_| idle.claim_more() == Wake::Claimed).count();
+            assert_eq!(1 + claimed, woken);
+            assert_eq!(idle.found(), Found::WakeAnother, "fewer are left");
+            assert_eq!(idle.try_claim_search(), woken == 1, "somebody searches");
+        }
+    }
+
+    #[test]
     fn at_most_half_of_the_busy_search() {
-        let idle = Idle::new();
+        let idle = Idle::new(Crew::SIXTEENTH);
         let searchers = (0..8).filter(|_| idle.try_search(8)).count();
         assert_eq!(searchers, 4);
         (0..4).for_each(|_| idle.p_goes_idle());
@@ -253,13 +302,17 @@ mod model {
                 self.moved.store(1, Ordering::Release);
                 if !is(Mutant::QuietMove) {
                     fence(Ordering::SeqCst);
-                    self.wake();
+                    self.start(self.idle.claim_more());
                 }
             }
         }
 
         fn wake(&self) {
-            if self.idle.claim_wake() == Wake::Claimed {
+            self.start(self.idle.claim_wake());
+        }
+
+        fn start(&self, wake: Wake) {
+            if wake == Wake::Claimed {
                 let mut lists = self.lists.lock().unwrap();
                 if lists.0 > 0 {
                     lists.0 -= 1;
@@ -305,9 +358,13 @@ mod model {
     }
 
     fn world() -> Arc<World> {
+        world_with(Crew(4))
+    }
+
+    fn world_with(crew: Crew) -> Arc<World> {
         let zero = || AtomicU32::new(0);
         let (queue, moved, taken) = (zero(), zero(), zero());
-        Arc::new(World { idle: Idle::new(), queue, moved, taken, lists: Mutex::new((0, 0)) })
+        Arc::new(World { idle: Idle::new(crew), queue, moved, taken, lists: Mutex::new((0, 0)) })
     }
 
     /// Work published while the last searcher goes to sleep: it is found, or
@@ -340,10 +397,15 @@ mod model {
     #[test]
     fn a_quick_move_against_the_last_searcher_parking() {
         loom::model(quick_move_against_a_searcher);
+        // The same on a machine where one idle P is worth a searcher more.
+        loom::model(|| quick_move_in(&world_with(Crew(0))));
     }
 
     fn quick_move_against_a_searcher() {
-        let world = world();
+        quick_move_in(&world());
+    }
+
+    fn quick_move_in(world: &Arc<World>) {
         world.queue.store(1, Ordering::Relaxed);
         world.idle.search();
         let searcher = {
