@@ -74,7 +74,7 @@ fn write_line(out: &mut String, sched: &'static Sched, look: Look) -> std::fmt::
         out,
         "SCHED {}ms: gomaxprocs={} idleprocs={} threads={} spinningthreads={} \
          needspinning=0 idlethreads={} runqueue={} [{} ] schedticks=[{} ]",
-        (clock::now() - sched.opened.load(Ordering::Relaxed)) / 1_000_000,
+        clock::now().saturating_sub(sched.opened.load(Ordering::Relaxed)) / 1_000_000,
         sched.procs(),
         sched.idle.idle_ps(),
         known(threads),

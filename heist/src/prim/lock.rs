@@ -63,11 +63,17 @@ impl<T> Lock<T> {
     /// The lock if nobody has it. For reports from a broken process, which must
     /// not wait for the thread that broke it.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        let before = order::held();
         let held = order::acquiring_out_of_order(self.rank);
         let inner = match self.inner.try_lock() {
             Ok(guard) => guard,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return None,
+            Err(std::sync::TryLockError::WouldBlock) => {
+                // It may be this thread's own: that is still held.
+                drop(held);
+                order::set_held(before);
+                return None;
+            }
         };
         Some(Guard { inner, _held: held })
     }

@@ -73,7 +73,8 @@ impl OsThread {
         matches!(state, Some(b'S' | b'D'))
     }
 
-    /// Sets its pace, if the kernel knows of that (Linux 6.12). Two system calls.
+    /// Sets its pace, if the kernel knows of that (Linux 6.12). The threads and processes
+    /// that it starts inherit it. Two system calls.
     pub(crate) fn set_pace(self, pace: Pace) {
         /// The kernel's `struct sched_attr`, in its first version.
         #[repr(C)]
@@ -91,22 +92,23 @@ impl OsThread {
             period: u64,
         }
         const SIZE: u32 = size_of::<Attributes>() as u32;
+        /// The policy stays what it is, also if somebody changes it meanwhile.
+        const KEEP_POLICY: u64 = 8;
         /// The least that the kernel gives.
         const SHORT: u64 = 100_000;
         let mut its = Attributes::default();
         // SAFETY: the kernel writes to a live local of the size given.
         let rc = unsafe { libc::syscall(libc::SYS_sched_getattr, self.0, &raw mut its, SIZE, 0) };
-        // What somebody has given a policy or a priority is left alone: what it starts
-        // would not inherit them.
-        if rc != 0 || its.policy != libc::SCHED_OTHER as u32 || its.nice < 0 {
+        // A policy that is not everybody's is the user's, who knows better; and a kernel
+        // that does not know of slices says nothing of them.
+        if rc != 0 || its.policy != libc::SCHED_OTHER as u32 || its.runtime == 0 {
             return;
         }
         its.runtime = match pace {
             Pace::Prompt => SHORT,
             Pace::Usual => 0,
         };
-        // The threads and processes that it starts are like others.
-        its.flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
+        its.flags |= KEEP_POLICY;
         // SAFETY: the kernel reads a live local of the size in it. If it refuses, the
         // thread stays as it was.
         unsafe { libc::syscall(libc::SYS_sched_setattr, self.0, &raw const its, 0) };

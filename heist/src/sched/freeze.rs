@@ -82,6 +82,8 @@ struct Runner {
     /// How long until its clock is read again.
     wait: u64,
     burns: bool,
+    /// It computed when it was last looked at, or when its P was taken.
+    computed: bool,
     /// The question, and the CPU clock when it was asked.
     asked: Option<(Epoch, u64)>,
     /// It stands still, or did at the last look: it answered this question.
@@ -101,8 +103,8 @@ impl Freezer {
         Freezer { sched, runners: Vec::with_capacity(64) }
     }
 
-    /// The P of `m` was taken while it ran `g`.
-    pub(super) fn watch(&mut self, m: &'static M, g: &'static G, now: u64) {
+    /// The P of `m` was taken while it ran `g`, which computed, or blocked its thread.
+    pub(super) fn watch(&mut self, m: &'static M, g: &'static G, now: u64, computed: bool) {
         let old = self.runners.iter().position(|runner| ptr::eq(runner.m, m));
         // A question that is still open stays so: it may be answered now.
         let asked = old.and_then(|at| self.runners.swap_remove(at).asked);
@@ -115,6 +117,7 @@ impl Freezer {
             checked: now,
             wait: CHECK_SOON,
             burns: false,
+            computed,
             asked,
             stands: None,
             quiet_until: 0,
@@ -130,7 +133,8 @@ impl Freezer {
             let Some(g) = m.curg().filter(|_| out) else { continue };
             let known = |runner: &Runner| ptr::eq(runner.m, m) && runner.g == g.id();
             if !self.runners.iter().any(known) {
-                self.watch(m, g, now);
+                m.keep_time_no_more();
+                self.watch(m, g, now, true);
             }
         }
     }
@@ -158,7 +162,8 @@ impl Freezer {
 
     /// Whether one more may lose its P and go on without being in anybody's way.
     pub(super) fn has_room(&self) -> bool {
-        self.running() < self.cap()
+        let computes = |runner: &&Runner| runner.stands.is_none() && runner.computed;
+        self.runners.iter().filter(computes).count() < self.cap()
     }
 
     fn cap(&self) -> usize {
@@ -171,8 +176,10 @@ impl Freezer {
         self.runners.retain(Runner::is_one);
         let mut acted = self.take_answers(now) || self.runners.len() != before;
         self.runners.iter_mut().for_each(|runner| runner.notice_let_go(now));
-        if self.running() > self.cap() {
+        if self.running() >= self.cap() {
             self.runners.iter_mut().for_each(|runner| runner.check(now));
+        }
+        if self.running() > self.cap() {
             acted |= self.ask_the_longest(now);
         }
         acted
@@ -246,6 +253,7 @@ impl Runner {
     fn notice_let_go(&mut self, now: u64) {
         if self.stands.is_some_and(|epoch| !self.m.freeze.stands(epoch)) {
             (self.stands, self.since, self.wait) = (None, now, CHECK_SOON);
+            self.computed = true;
         }
     }
 
@@ -259,6 +267,7 @@ impl Runner {
         // computes: the kernel says whether it sleeps.
         let used = cpu.saturating_sub(self.cpu) * BURNS > now - self.checked;
         self.burns = !self.m.lease.in_call() && (used || !self.m.os_thread().is_blocked());
+        self.computed = self.burns;
         self.wait = if self.burns { CHECK_SOON } else { (self.wait * 2).min(CHECK_LATE) };
         (self.cpu, self.checked) = (cpu, now);
     }

@@ -59,6 +59,8 @@ pub(crate) struct M {
     pub(crate) preempt: AtomicBool,
     /// It is to be on time (see [`M::keep_time`]).
     prompt: AtomicBool,
+    /// A thread of the user's, to be left as it is (see [`serve`]).
+    serves: AtomicBool,
     /// sysmon wants the thread to stand still.
     pub(crate) freeze: Freeze,
     /// How often it has gone on after it stood still. Counted by its thread.
@@ -100,6 +102,7 @@ impl M {
             lease: Lease::new(),
             preempt: AtomicBool::new(false),
             prompt: AtomicBool::new(false),
+            serves: AtomicBool::new(false),
             freeze: Freeze::new(),
             turns: Count::default(),
             os: AtomicU32::new(0),
@@ -203,7 +206,8 @@ impl M {
     /// is to let this one go first. Where no P was ever taken from anybody, there are
     /// none, and it is not asked.
     pub(crate) fn keep_time(&self) {
-        if self.sched.preemption.retakes.get() != 0 && !self.prompt.load(Ordering::Relaxed) {
+        let asked = self.prompt.load(Ordering::Relaxed) || self.serves.load(Ordering::Relaxed);
+        if self.sched.preemption.retakes.get() != 0 && !asked {
             self.prompt.store(true, Ordering::Relaxed);
             self.os_thread().set_pace(Pace::Prompt);
         }
@@ -255,6 +259,11 @@ impl M {
         self.os.store(thread::OsThread::current().id(), Ordering::Relaxed);
         thread::sleep_precisely();
         self.prompt.store(false, Ordering::Relaxed);
+        self.serves.store(false, Ordering::Relaxed);
+        if self.sched.preemption.retakes.get() != 0 {
+            // Whoever started it may have been prompt.
+            self.os_thread().set_pace(Pace::Usual);
+        }
         self.tls.found(&self.sched.config());
         let stack = signal::AltStack::install();
         if self.acquire_next_p() {
@@ -290,13 +299,13 @@ pub(crate) fn serve(sched: &'static Sched, life: u32) {
     m.os.store(thread::OsThread::current().id(), Ordering::Relaxed);
     thread::sleep_precisely();
     m.prompt.store(false, Ordering::Relaxed);
+    m.serves.store(true, Ordering::Relaxed);
     m.tls.found(&sched.config());
     let stack = signal::AltStack::install();
     let has_p = m.acquire_next_p() || super::find::become_idle(m) && super::find::sleep_idle(m, 0);
     if has_p {
         super::exec::run_loop(m);
     }
-    m.keep_time_no_more();
     thread::set_slot(before);
     drop(stack);
     super::shutdown::thread_ended(m);

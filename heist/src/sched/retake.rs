@@ -1,6 +1,7 @@
 //! Taking Ps from goroutines that do not come back to the runtime.
 //!
-//! sysmon looks at each P that has run the same goroutine since its last look:
+//! sysmon looks at each P that has run the same goroutine since its last look (or, if its
+//! last goroutine blocked its thread, any: such come in numbers):
 //!
 //! | its thread | loses its P |
 //! |---|---|
@@ -8,7 +9,7 @@
 //! | sleeps in the kernel: its CPU clock stands still | the same |
 //! | computes, for 10 ms, and no P is idle | when it does not heed the request to yield either |
 //! | the same, and it forks | only if somebody other than a thief wants it |
-//! | computes, for 0.1 ms, and a timer of its P is late | at this look, while there may be one more runner |
+//! | computes, for 0.1 ms, and a timer of its P is late | the same, while there may be one more runner |
 //!
 //! No signal is sent and nothing is interrupted: the goroutine goes on on its
 //! thread, without a P, and finds out at its next call of the runtime. While it
@@ -25,6 +26,7 @@ use super::schedt::Sched;
 use super::{park, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::latch;
+use crate::prim::thread::{OsThread, Pace};
 use std::ptr;
 
 /// How long a P whose thread blocks is left to it when nobody needs the P.
@@ -34,7 +36,7 @@ const UNNEEDED: u64 = 10_000_000;
 /// take its P. Then it is an error, like a declared one (`wake::run_p`).
 const LAST_THREAD: u64 = 1_000_000_000;
 
-/// What is left of a slice, of the thread's own time, when a timer of the P is late. The
+/// What is left of a slice when a timer of the P is late. The
 /// goroutine goes on without the P, so that this costs it little: its thread and the
 /// sleeper's are the kernel's to schedule, which lets those that have slept through.
 const URGENT: u64 = 100_000;
@@ -43,6 +45,10 @@ const URGENT: u64 = 100_000;
 /// thread's own time, so that one whose thread the kernel has stopped, and that calls
 /// the runtime as soon as it goes on, keeps its P.
 const NOTICE: u64 = 50_000;
+
+/// How long one is left alone that may not lose its P: it is in `no_preempt`, say, or
+/// there are no more threads.
+const PATIENCE: u64 = 1_000_000;
 
 /// How long a goroutine may compute while only frozen ones wait for its P. They share
 /// the machine fairly if a slice is of their own time; that of a thread which the kernel
@@ -92,6 +98,13 @@ pub(crate) struct Looked {
     pub(crate) acted: bool,
     /// When there will be, at the latest.
     pub(crate) next: Option<u64>,
+}
+
+impl Looked {
+    /// There will be something to do then.
+    fn again_at(&mut self, then: u64) {
+        self.next = Some(self.next.map_or(then, |next| next.min(then)));
+    }
 }
 
 /// How the thread of a goroutine that keeps its P is.
@@ -176,15 +189,11 @@ impl Retaker {
         let urgent = crowded && timers::are_late(p, now) && self.freezer.has_room();
         let end = seen.since + if urgent { URGENT } else { SLICE };
         if now < end {
-            looked.next = Some(looked.next.map_or(end, |next| next.min(end)));
-        } else if urgent && !m.desk.is_open() {
-            looked.acted = self.has_thread();
-            if has_run(m, &self.seen[i], URGENT) && self.may_compute_on(m) {
-                self.retake(m, p, steps, now, Thread::Computes);
-            }
-        } else if crowded
-            && (kept >= AMONG_HOGS || !hogs_only(self.sched, p) || has_run(m, seen, SLICE))
-            && (!m.desk.is_open() || somebody_may_want(self.sched, p, now))
+            looked.again_at(end);
+        } else if urgent
+            || crowded
+                && (kept >= AMONG_HOGS || !hogs_only(self.sched, p) || had_its_slice(m, seen))
+                && (!m.desk.is_open() || somebody_may_want(self.sched, p, now))
         {
             self.end_slice(i, m, p, now, looked);
         }
@@ -192,7 +201,6 @@ impl Retaker {
 
     /// A goroutine has computed for a whole slice, and others may want its P.
     fn end_slice(&mut self, i: usize, m: &'static M, p: &'static P, now: u64, looked: &mut Looked) {
-        looked.acted = true;
         if m.desk.is_open() {
             // One that forks makes no other calls: it looks up at its next fork.
             let (Ask::Nobody | Ask::Asked | Ask::Before) = m.desk.ask();
@@ -202,12 +210,13 @@ impl Retaker {
             None => {
                 m.preempt.store(true, Ordering::Relaxed);
                 self.seen[i].asked = m.os_thread().cpu_time();
+                looked.acted = true;
             }
-            Some(asked) if ran_since(m, asked) < NOTICE || self.freezer.is_behind() => {}
-            Some(_) if !self.may_compute_on(m) => looked.acted = self.has_thread(),
-            Some(_) => {
-                self.retake(m, p, steps, now, Thread::Computes);
+            Some(asked) if ran_since(m, asked) < NOTICE || self.freezer.is_behind() => {
+                looked.again_at(now + NOTICE);
             }
+            Some(_) if !self.may_compute_on(m) => looked.again_at(now + PATIENCE),
+            Some(_) => looked.acted |= self.retake(m, p, steps, now, Thread::Computes),
         }
     }
 
@@ -255,8 +264,13 @@ impl Retaker {
         p.set_m(None);
         m.preempt.store(false, Ordering::Relaxed);
         self.sched.preemption.retakes.bump();
+        if self.sched.preemption.retakes.get() == 1 {
+            // From now on there are threads without a P, and this one is not to wait for
+            // them.
+            OsThread::current().set_pace(Pace::Prompt);
+        }
         m.keep_time_no_more();
-        self.freezer.watch(m, g, now);
+        self.freezer.watch(m, g, now, why == Thread::Computes);
         let again = why == Thread::Blocks;
         self.seen[p.id as usize] = Seen { steps, since: now, again, ..Seen::default() };
         wake::handoff_p(self.sched, p);
@@ -282,9 +296,9 @@ fn somebody_may_want(sched: &'static Sched, p: &'static P, now: u64) -> bool {
         || timers::earliest(sched) <= now
 }
 
-/// Whether the thread of an M has run for so long since its goroutine was seen.
-fn has_run(m: &'static M, seen: &Seen, long: u64) -> bool {
-    seen.began.is_none_or(|began| ran_since(m, began) >= long)
+/// Whether the thread of an M has run for a whole slice since its goroutine was seen.
+fn had_its_slice(m: &'static M, seen: &Seen) -> bool {
+    seen.began.is_none_or(|began| ran_since(m, began) >= SLICE)
 }
 
 /// How long the thread of an M has run since its CPU clock said `then`.

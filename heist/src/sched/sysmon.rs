@@ -30,7 +30,6 @@ use super::{company, g::G, netpoll, park, signal, steal, stop, thieves, timers, 
 use crate::prim::atomic::{AtomicBool, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
-use crate::prim::thread::{OsThread, Pace};
 use crate::prim::{clock, thread};
 use crate::stacks;
 use std::io;
@@ -132,7 +131,6 @@ pub(crate) fn start(sched: &'static Sched) -> io::Result<()> {
         // 20 µs, and not 20 and what the kernel likes to add: those who block their
         // threads without a word are found one after the other.
         thread::sleep_precisely();
-        OsThread::current().set_pace(Pace::Prompt);
         Watch::new(sched).run();
         // It asks nobody any more; what it has asked would slow other runtimes down.
         park::set_requests(sched, false);

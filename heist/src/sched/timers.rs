@@ -260,7 +260,8 @@ pub(crate) fn steal(sched: &'static Sched, thief: Held, some: usize) -> bool {
     let now = clock::now();
     let from = thief.random() % sched.procs();
     let mut found = false;
-    for id in sched.timer_mask.iter_from(from, sched.procs()).take(some) {
+    let due = |id: &u32| sched.p(*id).timers.next() <= now;
+    for id in sched.timer_mask.iter_from(from, sched.procs()).filter(due).take(some) {
         found |= fire_due(sched, thief, sched.p(id), now);
     }
     found
