@@ -139,9 +139,9 @@ struct Shelf {
 /// Ps that share a shelf.
 const NEIGHBOURS: usize = 16;
 
-/// The most batches that a shelf takes from the pool or gives back at a time; it keeps
-/// twice as many.
-const MOST: usize = 8;
+/// The most batches that a shelf takes from the pool at a time, and that it keeps when
+/// more come back.
+const MOST: usize = 4;
 
 static SHELVES: [CachePadded<Lock<Shelf>>; MAX_PROCS / NEIGHBOURS] =
     [const { CachePadded::new(Lock::new(Rank::Shelf, Shelf { free: Vec::new(), batches: 0 })) };
@@ -163,11 +163,12 @@ impl Shelf {
     }
 
     fn put(&mut self, blocks: impl Iterator<Item = &'static G>) {
-        self.free.extend(blocks);
-        if self.free.len() > 2 * MOST * BATCH {
-            let surplus = self.free.len() - MOST * BATCH;
+        // First, so that a shelf never grows beyond that and one cache.
+        if self.free.len() > MOST * BATCH {
+            let surplus = self.free.len() - MOST * BATCH / 2;
             POOL.lock().free.extend(self.free.drain(..surplus));
         }
+        self.free.extend(blocks);
     }
 }
 
