@@ -100,8 +100,9 @@ impl Builder {
         self
     }
 
-    /// How many goroutines that compute past their slice of 10 ms may go on beside
-    /// those that have a P, each on its thread, by default as many as there are Ps.
+    /// How many goroutines that compute past their slice (10 ms; less, when a timer is
+    /// late) may go on beside those that have a P, each on its thread, by default as many
+    /// as there are Ps.
     /// The kernel shares the CPUs among them all. One more, and the one that has run
     /// longest is stopped, by a signal, until its turn comes. With 0, no more than
     /// [`max_procs`](Self::max_procs) compute, give or take the moment that it takes
@@ -535,7 +536,8 @@ fn resize(sched: &'static Sched, procs: usize) -> usize {
     );
     sched.follow_limit.store(false, Ordering::Relaxed);
     // One that closes keeps what it has.
-    stop::set_procs(sched, procs as u32).unwrap_or_else(|| sched.procs()) as usize
+    let before = stop::set_procs(sched, procs as u32, stop::Reason::SetMaxProcs);
+    before.unwrap_or_else(|| sched.procs()) as usize
 }
 
 /// Gives memory that is kept for goroutines to come back to the kernel now, and

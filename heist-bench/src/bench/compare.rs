@@ -131,7 +131,10 @@ impl Comparison {
                     lines.into_iter().map(|(who, line)| (who, line.map(p99))).collect();
                 let [ratio, text, word] =
                     judge(session, procs, &Measure { name: "p99", goal, ..*measure }, &tails);
-                table.note(format!("{}, p99: {ratio}, goal {text}: {word}", plural(procs, "proc")));
+                if !text.is_empty() {
+                    let procs = plural(procs, "proc");
+                    table.note(format!("{procs}, p99: {ratio}, goal {text}: {word}"));
+                }
             }
         }
         first

@@ -83,7 +83,11 @@ fn write_line(out: &mut String, sched: &'static Sched, look: Look) -> std::fmt::
         sched.runq_size.load(Ordering::Relaxed),
         list(|p| p.runq.len() as u64),
         list(|p| u64::from(p.tick())),
-    )
+    )?;
+    if let Some(reason) = look.at(&sched.stopped_for).and_then(|reason| *reason) {
+        writeln!(out, "  the world stops: {}", reason.text())?;
+    }
+    Ok(())
 }
 
 fn write_ps(out: &mut String, sched: &'static Sched, look: Look) -> std::fmt::Result {

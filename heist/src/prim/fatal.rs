@@ -27,15 +27,21 @@ pub(crate) fn die(message: fmt::Arguments<'_>) -> ! {
     super::sim::violate(&format!("fatal error: {message}"));
     #[cfg(not(any(loom, sim)))]
     {
-        use super::atomic::{AtomicBool, Ordering};
-        static DYING: AtomicBool = AtomicBool::new(false);
+        use super::atomic::{AtomicU32, Ordering};
+        /// The thread that reports.
+        static DYING: AtomicU32 = AtomicU32::new(0);
+        let me = super::thread::OsThread::current().id();
         super::os::write_stderr(format!("fatal error: {message}\n").as_bytes());
-        // A second failure, in the report itself, must not report again.
-        if !DYING.swap(true, Ordering::SeqCst)
-            && let Some(report) = REPORT.get()
-        {
-            report();
-        }
+        match DYING.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => REPORT.get().inspect(|report| report()),
+            // A second failure, in the report itself, must not report again.
+            Err(first) if first == me => None,
+            // Another thread's, of the same cause perhaps: the first one's report goes on.
+            Err(_) => {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+                None
+            }
+        };
         std::process::abort()
     }
 }

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0 | safe point: does the runtime close, or the world stop? | [`stop::at_safe_point`] |
 //! | 1 | timers that are due | [`timers::check`] |
-//! | 2 | every 61st tick, one from the global queue, or one that yielded | [`from_global_now_and_then`] |
+//! | 2 | every 61st tick, one from the global queue (with many Ps: some, more rarely), or one that yielded | [`from_global_now_and_then`] |
 //! | 3 | the local queue: runnext, then the ring | [`from_local`] |
 //! | 4 | a batch from the global queue; those who yielded | [`next_round`] |
 //! | 5 | the network | [`poll_network`] |
@@ -24,7 +24,7 @@ use super::steal::{self, Look};
 use super::stop::{self, Halt};
 use super::timers::Keeper;
 use super::{netpoll, thieves, timers, wake};
-use crate::prim::atomic::Ordering;
+use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
 use crate::prim::lock::Guard;
@@ -183,7 +183,10 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     let turn = p.tick() / GLOBAL_EVERY / 2 + p.id;
     let global = || match m.sched.runq_size.load(Ordering::Relaxed) {
         0 => None,
-        _ if !turn.is_multiple_of(groups) => None,
+        // One that is frozen is taken alone, so it must not be rarer.
+        _ if !turn.is_multiple_of(groups) && m.sched.frozen_size.load(Ordering::Relaxed) == 0 => {
+            None
+        }
         _ => m.sched.take_global_few(p, groups as usize, (turn / groups).is_multiple_of(2)),
     };
     let g = if yielded_first {
@@ -276,6 +279,9 @@ fn even_out(sched: &'static Sched, p: Held) {
         && let Some(g) = other.runq.steal_into(&p.runq)
     {
         wake::put_tail(sched, p, g);
+        // Who went to sleep meanwhile may have seen neither ring with them.
+        fence(Ordering::SeqCst);
+        wake::wake_p(sched);
     }
 }
 
@@ -299,13 +305,9 @@ fn search(m: &'static M, p: Held) -> Option<&'static G> {
     steal::steal(m.sched, p, look).or_else(|| thieves::beg(m.sched, p))
 }
 
-/// Fewer Ps than this are no crowd of searchers, and what they wait for is seldom
-/// there a moment later.
-const MANY: u32 = 8;
-
-/// Whether searchers search for a while.
+/// Whether searchers search for a while: if there are many, each with a CPU to do it on.
 fn is_patient(sched: &Sched) -> bool {
-    sched.procs() >= MANY && departs(Departure::Patience)
+    sched.has_many_cpus() && departs(Departure::Patience)
 }
 
 /// How long a searcher searches: about what it costs to sleep and to be woken. So

@@ -323,7 +323,10 @@ pub(super) fn answer(epoch: Epoch, pc: usize) {
     g.state.leave_with_thread(Status::Preempted);
     if m.freeze.freeze(epoch) {
         stand_still(m);
-        m.turns.bump();
+        // One that was let go has had no turn.
+        if m.p().is_some() {
+            m.turns.bump();
+        }
         m.freeze.thaw();
     }
     g.state.run_with_thread(Status::Preempted);

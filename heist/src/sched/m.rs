@@ -63,7 +63,7 @@ pub(crate) struct M {
     serves: AtomicBool,
     /// sysmon wants the thread to stand still.
     pub(crate) freeze: Freeze,
-    /// How often it has gone on after it stood still. Counted by its thread.
+    /// How often it has gone on, with a P, after it stood still. Counted by its thread.
     pub(crate) turns: Count,
     /// The thread, as the kernel knows it.
     os: AtomicU32,

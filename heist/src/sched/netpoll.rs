@@ -195,6 +195,8 @@ impl Pollable {
                         {
                             call.side.of(desc).note_drained(seen);
                         }
+                        // One that never has to wait computes as others do.
+                        park::safe_point();
                         return Ok(value);
                     }
                     Err(error) => return Err(error),
@@ -414,6 +416,7 @@ fn each_woken(event: &Event, wake: impl Fn(Turn)) {
 /// another matter, sysmon wakes somebody.
 pub(crate) fn deliver(sched: &'static Sched, p: Held, events: &Batch) {
     let before = p.runq.len();
+    timers::begin_batch(p);
     events.iter().for_each(|event| each_woken(event, |turn| turn.wake_last(sched, p)));
     let queued = p.runq.len();
     let now = clock::now();

@@ -114,6 +114,9 @@ pub(crate) struct Looks {
     pub(crate) last: Cell<u64>,
     /// How long a goroutine took on this P, of those between the last two.
     pub(crate) each: Cell<u64>,
+    /// How many were queued when the last of its timers, or of the network's events, began
+    /// to be handed out.
+    pub(crate) queued: Cell<usize>,
 }
 
 /// The processor.
@@ -202,11 +205,12 @@ impl P {
     /// The M that holds it, as of some recent moment.
     pub(crate) fn m(&self) -> Option<&'static M> {
         // SAFETY: null or a `&'static M`.
-        unsafe { self.m.load(Ordering::Relaxed).as_ref() }
+        // Acquire: with `set_m`, for what the M says of itself.
+        unsafe { self.m.load(Ordering::Acquire).as_ref() }
     }
 
     pub(crate) fn set_m(&self, m: Option<&'static M>) {
-        self.m.store(m.map_or(ptr::null_mut(), |m| ptr::from_ref(m).cast_mut()), Ordering::Relaxed);
+        self.m.store(m.map_or(ptr::null_mut(), |m| ptr::from_ref(m).cast_mut()), Ordering::Release);
     }
 }
 

@@ -236,9 +236,15 @@ pub(crate) fn set_requests(sched: &'static Sched, some: bool) {
 /// Never unwinds, as [`poll_point`].
 #[inline(always)]
 pub(crate) fn safe_point() {
-    if REQUESTS.load(Ordering::Relaxed) != 0 {
+    if is_anybody_asked() {
         heed_request();
     }
+}
+
+/// Whether some goroutine of the process is asked to yield.
+#[inline(always)]
+pub(crate) fn is_anybody_asked() -> bool {
+    REQUESTS.load(Ordering::Relaxed) != 0
 }
 
 /// As [`safe_point`], for whoever comes here rarely.

@@ -231,6 +231,8 @@ pub(crate) struct Sched {
     pub(crate) foreign_spawned: AtomicU64,
     pub(crate) foreign_finished: AtomicU64,
     pub(crate) opened: AtomicU64,
+    /// How many CPUs there were when it got its Ps, if it has many.
+    cpus: AtomicU32,
     /// Wakes the thread that waits for the Ms to end.
     pub(crate) all_stopped: Note,
     pub(crate) sysmon: super::sysmon::Sysmon,
@@ -255,6 +257,8 @@ pub(crate) struct Sched {
     pub(crate) stopped: Note,
     /// What each P is to call, while [`halt::SAFE_POINT`] is set.
     pub(crate) safe_point: Lock<Option<super::stop::SafePoint>>,
+    /// Why the world is being stopped, or stands.
+    pub(crate) stopped_for: Lock<Option<super::stop::Reason>>,
     /// What sysmon did to those that would not leave.
     pub(crate) preemption: Preemption,
     /// `usize::MAX` for as many as Ps.
@@ -309,6 +313,10 @@ impl Drop for GlobalTurn {
     }
 }
 
+/// Fewer Ps than this are no crowd of searchers, and what they wait for is seldom
+/// there a moment later.
+const MANY: u32 = 8;
+
 /// How many are woken at a time.
 fn crew() -> Crew {
     if departs(Departure::Crew) { Crew::SIXTEENTH } else { Crew::ONE }
@@ -333,6 +341,7 @@ impl Sched {
         sched.most_procs.store(config.procs as u32, Ordering::Relaxed);
         sched.follow_limit.store(config.follow_limit, Ordering::Relaxed);
         sched.opened.store(clock::now(), Ordering::Relaxed);
+        sched.note_cpus();
         sched.foreign_spawned.store(0, Ordering::Relaxed);
         sched.foreign_finished.store(0, Ordering::Relaxed);
         sched.tls_searches.store(0, Ordering::Relaxed);
@@ -419,6 +428,7 @@ impl Sched {
             foreign_spawned: AtomicU64::new(0),
             foreign_finished: AtomicU64::new(0),
             opened: AtomicU64::new(0),
+            cpus: AtomicU32::new(0),
             all_stopped: Note::new(),
             sysmon: super::sysmon::Sysmon::new(),
             poll: Poller::new(),
@@ -431,6 +441,7 @@ impl Sched {
             taking: Lock::new(Rank::Taking, ()),
             stopped: Note::new(),
             safe_point: Lock::new(Rank::Leaf, None),
+            stopped_for: Lock::new(Rank::Leaf, None),
             preemption: Preemption::default(),
             max_runners: AtomicUsize::new(usize::MAX),
             requests: AtomicBool::new(false),
@@ -493,6 +504,20 @@ impl Sched {
     #[inline(always)]
     pub(crate) fn procs(&self) -> u32 {
         self.procs.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are many Ps, and a CPU for each of them.
+    #[inline]
+    pub(crate) fn has_many_cpus(&self) -> bool {
+        let procs = self.procs();
+        procs >= MANY && procs <= self.cpus.load(Ordering::Relaxed)
+    }
+
+    /// Asked only if it matters: the kernel answers in files.
+    fn note_cpus(&self) {
+        if self.procs() >= MANY {
+            self.cpus.store(thread::usable_cpus() as u32, Ordering::Relaxed);
+        }
     }
 
     /// How many goroutines may compute without a P.
@@ -593,6 +618,7 @@ impl Sched {
         }
         self.most_procs.fetch_max(procs, Ordering::Relaxed);
         self.procs.store(procs, Ordering::SeqCst);
+        self.note_cpus();
     }
 
     /// The goroutine whose panic closed the runtime, if that is what `payload`

@@ -26,6 +26,24 @@ use std::time::Duration;
 
 const AGAIN: Duration = Duration::from_micros(100);
 
+/// Why the world is stopped. Reports say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Somebody has called `set_max_procs`.
+    SetMaxProcs,
+    /// The process may use another number of CPUs.
+    CpuLimit,
+}
+
+impl Reason {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Reason::SetMaxProcs => "set_max_procs",
+            Reason::CpuLimit => "the CPU limit has changed",
+        }
+    }
+}
+
 /// What an M finds at a safe point.
 pub(crate) enum Halt {
     /// It has done what it was to do.
@@ -125,13 +143,19 @@ fn call_for_idle(sched: &'static Sched) {
 
 /// Stops the world, calls `f` with all Ps, and lets it go on. `None` if the runtime
 /// closes. Not from an M with a P: it waits for all of them.
-pub(crate) fn stop_the_world<T>(sched: &'static Sched, f: impl FnOnce(&World) -> T) -> Option<T> {
+pub(crate) fn stop_the_world<T>(
+    sched: &'static Sched,
+    reason: Reason,
+    f: impl FnOnce(&World) -> T,
+) -> Option<T> {
     let _alone = sched.taking.lock();
+    *sched.stopped_for.lock() = Some(reason);
     sched.stopped.clear();
     sched.set_halt(halt::STOPPING, true);
     let world = collect(sched);
     let value = world.as_ref().map(f);
     sched.set_halt(halt::STOPPING, false);
+    *sched.stopped_for.lock() = None;
     if let Some(world) = world {
         world.go_on();
     }
@@ -223,9 +247,9 @@ impl World {
 /// Another number of Ps. Returns how many there were; `None` if the runtime closes.
 /// One that has reserved some, a pool that the user's own threads belong to, keeps
 /// its number.
-pub(crate) fn set_procs(sched: &'static Sched, procs: u32) -> Option<u32> {
+pub(crate) fn set_procs(sched: &'static Sched, procs: u32, reason: Reason) -> Option<u32> {
     super::syscall::blocking(|| {
-        stop_the_world(sched, |world| {
+        stop_the_world(sched, reason, |world| {
             let before = sched.procs();
             if procs != before && sched.reserved() == 0 {
                 world.resize(procs);
@@ -238,4 +262,68 @@ pub(crate) fn set_procs(sched: &'static Sched, procs: u32) -> Option<u32> {
 /// Gives away what the Ps have cached.
 pub(crate) fn flush(sched: &'static Sched, p: Held) {
     p.flush(sched.config().stack);
+}
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+    use crate::prim::atomic::{AtomicBool, AtomicU32};
+    use std::sync::Arc;
+
+    const PS: usize = 4;
+
+    /// One that computes, one that yields, one in a call; and a P that is idle.
+    fn beside_others(f: impl FnOnce(&'static Sched)) {
+        let runtime = crate::Builder::new().max_procs(PS).build().unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let (others, sched) = runtime.run(|| {
+            let again = |f: fn()| {
+                let over = over.clone();
+                crate::go(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        f();
+                    }
+                })
+            };
+            let call = || crate::syscall(|| std::thread::sleep(Duration::from_millis(1)));
+            let all: [fn(); 3] = [std::hint::spin_loop, crate::thread::yield_now, call];
+            (all.map(again), super::super::m::current().unwrap().sched)
+        });
+        f(sched);
+        over.store(true, Ordering::Relaxed);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    }
+
+    #[test]
+    fn while_the_world_stands_no_p_runs_anything_and_reports_say_why() {
+        beside_others(|sched| {
+            for _ in 0..100 {
+                let steps = || sched.ps().map(P::steps).collect::<Vec<_>>();
+                // Judged afterwards: a world that stands would not see a panic.
+                let stood = stop_the_world(sched, Reason::CpuLimit, |world| {
+                    let (all, before) = (world.ps.len(), steps());
+                    std::thread::sleep(Duration::from_micros(200));
+                    let nobody = sched.ps().all(|p| p.m().is_none());
+                    (all, nobody, before == steps(), *sched.stopped_for.lock())
+                });
+                assert_eq!(stood, Some((PS, true, true, Some(Reason::CpuLimit))));
+                assert_eq!(*sched.stopped_for.lock(), None);
+            }
+        });
+    }
+
+    #[test]
+    fn every_p_calls_the_function_once() {
+        static CALLS: [AtomicU32; PS] = [const { AtomicU32::new(0) }; PS];
+        let count: SafePoint = |_, p| {
+            CALLS[p.id as usize].fetch_add(1, Ordering::Relaxed);
+        };
+        beside_others(|sched| {
+            for round in 1..=100 {
+                on_each_p(sched, count);
+                let calls = CALLS.each_ref().map(|calls| calls.load(Ordering::Relaxed));
+                assert_eq!(calls, [round; PS]);
+            }
+        });
+    }
 }

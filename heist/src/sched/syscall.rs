@@ -58,6 +58,10 @@ impl Drop for Back {
         m.lease.declare(false);
         if m.lease.is_over() {
             come_back(m);
+        } else if park::is_anybody_asked() {
+            let errno = os::errno();
+            park::heed_request();
+            os::set_errno(errno);
         }
     }
 }

@@ -340,7 +340,7 @@ impl Watch {
         let procs = thread::usable_cpus().min(MAX_PROCS) as u32;
         if procs != self.sched.procs() {
             // Refused by a runtime that closes.
-            let _ = stop::set_procs(self.sched, procs);
+            let _ = stop::set_procs(self.sched, procs, stop::Reason::CpuLimit);
         }
     }
 

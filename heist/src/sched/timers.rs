@@ -13,7 +13,8 @@
 //!    Who adds an entry has a P, whose M looks when it goes to sleep; or it is a
 //!    plain thread and wakes a sleeper, which looks then.
 //! 4. *sysmon*, when all that fails: it sleeps no longer than until the earliest
-//!    entry, wakes a thief for one that is late, and tells its P to look.
+//!    entry, wakes a thief for one that is late, and tells its P to look; if nobody is
+//!    idle, it takes the P from a goroutine that computes (`retake`).
 
 use super::alarm::Alarm;
 use super::g::{G, flag};
@@ -100,10 +101,17 @@ const HURRY: u64 = 100_000;
 
 /// Whether a goroutine that is queued on `p` now runs soon. It does not if those before
 /// it block their threads, each until sysmon has seen that, or compute: the queue was
-/// not there first then, it is in the way.
+/// not there first then, it is in the way. Those whose time came with its own are not in
+/// its way ([`begin_batch`]).
 fn moves(p: Held) -> bool {
-    let behind = p.own().looks.each.get().saturating_mul(p.runq.len() as u64);
+    let looks = &p.own().looks;
+    let behind = looks.each.get().saturating_mul(looks.queued.get() as u64);
     behind < HURRY || p.runq.peek_own().is_some() || p.runq.peek_offered().is_some()
+}
+
+/// Several are going to be made ready by [`ready_last`].
+pub(crate) fn begin_batch(p: Held) {
+    p.own().looks.queued.set(p.runq.len());
 }
 
 /// Makes a goroutine ready behind the others, as a rule: the clock favours nobody, and
@@ -272,6 +280,7 @@ fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     of.timers.take_due(now, BATCH, &mut due);
     let some = !due.is_empty();
     due.iter().for_each(Due::prefetch);
+    begin_batch(p);
     due.drain(..).for_each(|due| due.fire(sched, p));
     p.own().due.set(due);
     if of.timers.next() == NEVER && sched.timer_mask.contains(of.id) {
