@@ -84,10 +84,12 @@ fn eight_in_short_calls_on_two_ps() {
                 .map(|i| {
                     let (inside, peak) = (inside.clone(), peak.clone());
                     go(move || {
-                        for round in 0.. {
+                        for round in 0..1_000 {
                             if round >= 20 && peak.load(Ordering::SeqCst) > 2 {
                                 break;
                             }
+                            // A new slice: nobody loses its P because the old one is over.
+                            heist::thread::yield_now();
                             let micros = 10 + (i * 131 + round * 97) % 990;
                             call(&|| {
                                 let now = inside.fetch_add(1, Ordering::SeqCst) + 1;

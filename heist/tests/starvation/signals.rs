@@ -195,7 +195,9 @@ fn a_p_is_taken_without_a_signal() {
             let all: Vec<_> = (0..ALL)
                 .map(|_| {
                     let here = here.clone();
-                    go(move || drop(here.wait()))
+                    go(move || {
+                        here.wait();
+                    })
                 })
                 .collect();
             all.into_iter().for_each(|g| g.join().unwrap());

@@ -123,11 +123,11 @@ fn hogs_share(name: &str, runners: Option<usize>) -> usize {
             });
             let mut busy = Vec::new();
             let freezes = || runtime::stats().freezes as usize;
-            while freezes() < 3 * HOGS {
+            while freezes() < 2 * HOGS {
                 time::sleep(Duration::from_millis(1)); // all have had a turn
             }
             let before = hogs.work();
-            while freezes() < 20 * HOGS {
+            while freezes() < 12 * HOGS {
                 time::sleep(Duration::from_millis(5));
                 busy.push(busy_threads(&format!("{name}-m")));
             }
