@@ -103,59 +103,64 @@ fn busy_threads(name: &str) -> usize {
         .count()
 }
 
+const PROCS: usize = 2;
+const HOGS: usize = 12;
+
 /// Many hogs on few Ps: no more compute at a time than may, and all get their
-/// share.
-///
-/// Returns how many computed at a time, typically.
-fn hogs_share(name: &str, runners: Option<usize>) -> usize {
-    const PROCS: usize = 2;
-    const HOGS: usize = 12;
-    watched(|| {
-        let mut builder = Builder::new().max_procs(PROCS).thread_name(name);
-        if let Some(runners) = runners {
-            builder = builder.max_runners(runners);
-        }
-        builder.build().unwrap().run(|| {
-            let hogs = Hogs::start(HOGS, || {
-                (0..1000).for_each(|i| {
-                    std::hint::black_box(i);
-                });
+/// share. Returns how many computed at a time, typically.
+fn hogs_share(name: &str, runners: usize) -> Result<usize, String> {
+    let run = || {
+        let hogs = Hogs::start(HOGS, || {
+            (0..1000).for_each(|i| {
+                std::hint::black_box(i);
             });
-            let mut busy = Vec::new();
-            let freezes = || runtime::stats().freezes as usize;
-            while freezes() < 2 * HOGS {
-                time::sleep(Duration::from_millis(1)); // all have had a turn
-            }
-            let before = hogs.work();
-            while freezes() < 12 * HOGS {
-                time::sleep(Duration::from_millis(5));
-                busy.push(busy_threads(&format!("{name}-m")));
-            }
-            let mut work: Vec<usize> = hogs.work();
-            work.iter_mut().zip(before).for_each(|(all, before)| *all -= before);
-            hogs.stop();
-            work.sort_unstable();
-            busy.sort_unstable();
-            // The one that looks is one of the busy ones; and those that are being
-            // stopped, at most one more than there are Ps, go on until the kernel
-            // runs them next.
-            let cap = PROCS + runners.unwrap_or(PROCS);
-            let typical = busy[busy.len() / 2];
-            assert!(typical <= cap + 1 + PROCS + 1, "{busy:?} threads compute, of {cap}");
-            // Nobody starves. How equal the shares are is for a benchmark to say: the
-            // kernel takes time from some turns and not from others.
-            assert!(work[0] * 5 >= work[HOGS / 2], "{work:?}");
-            assert!(work[HOGS - 1] <= work[HOGS / 2] * 5, "{work:?}");
-            typical
-        })
-    })
+        });
+        let mut busy = Vec::new();
+        let freezes = || runtime::stats().freezes as usize;
+        while freezes() < 2 * HOGS {
+            time::sleep(Duration::from_millis(1)); // all have had a turn
+        }
+        let before = hogs.work();
+        while freezes() < 12 * HOGS || busy.len() < 20 {
+            time::sleep(Duration::from_millis(5));
+            busy.push(busy_threads(&format!("{name}-m")));
+        }
+        let mut work: Vec<usize> = hogs.work();
+        work.iter_mut().zip(before).for_each(|(all, before)| *all -= before);
+        hogs.stop();
+        work.sort_unstable();
+        busy.sort_unstable();
+        // The one that looks is one of the busy ones; and one that is being stopped goes
+        // on until the kernel runs it next.
+        let typical = busy[busy.len() / 2];
+        if typical > PROCS + runners + 2 {
+            return Err(format!("{busy:?} threads compute on {PROCS} Ps beside {runners}"));
+        }
+        // Nobody starves. How equal the shares are is for a benchmark to say: the
+        // kernel takes time from some turns and not from others.
+        if work[0] * 5 < work[HOGS / 2] || work[HOGS - 1] > work[HOGS / 2] * 5 {
+            return Err(format!("{work:?} was done"));
+        }
+        Ok(typical)
+    };
+    let mut builder = Builder::new().max_procs(PROCS).thread_name(name);
+    if runners != PROCS {
+        builder = builder.max_runners(runners); // as many as Ps is the default
+    }
+    watched(|| builder.build().unwrap().run(run))
 }
 
+/// In strict mode fewer compute than if some may go on without a P.
+fn strict_and_lax() -> Result<(), String> {
+    let (strict, lax) = (hogs_share("strict", 0)?, hogs_share("lax", PROCS)?);
+    if strict < lax { Ok(()) } else { Err(format!("{strict} in strict mode, {lax} otherwise")) }
+}
+
+/// Not each time: on a machine with much else to do, sysmon takes a thread that does not
+/// get to run for one that waits for what a stopped one has, and lets some go.
 #[test]
 fn hogs_share_fairly() {
-    let lax = hogs_share("lax", None);
-    // One beside each P: the one that looks, and one that is being stopped.
-    let strict = hogs_share("strict", Some(0));
-    assert!(strict <= 2 + 2, "{strict} threads compute on 2 Ps");
-    assert!(strict < lax, "{strict} with a cap of 0, {lax} with one of 2");
+    let mut said = Vec::new();
+    let fair = (0..5).any(|_| strict_and_lax().map_err(|why| said.push(why)).is_ok());
+    assert!(fair, "{said:#?}");
 }
