@@ -359,3 +359,26 @@ impl Drop for AltStack {
         }
     }
 }
+
+#[cfg(all(test, target_env = "gnu", not(any(loom, sim))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_the_system_is_known() {
+        install();
+        // The last one is the linker's.
+        for name in [c"malloc", c"dlopen", c"clock_gettime", c"__tls_get_addr"] {
+            // SAFETY: looks a name up.
+            let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize;
+            assert!(in_system_code(address), "{name:?} is at {address:#x}");
+        }
+        // The vDSO is one segment, from its header on.
+        // SAFETY: a query.
+        let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
+        assert!(vdso == 0 || in_system_code(vdso), "{vdso:#x}");
+        for own in [install as *const () as usize, find_system_code as *const () as usize, 0] {
+            assert!(!in_system_code(own), "{own:#x}");
+        }
+    }
+}

@@ -136,24 +136,26 @@ fn a_locked_goroutine_that_ends_ends_its_thread() {
 fn a_locked_goroutine_that_panics_ends_its_thread() {
     watched(|| {
         let runtime = runtime(2);
-        let ends = Arc::new(AtomicUsize::new(0));
-        let (unlocked, locked) = (ends.clone(), ends.clone());
+        let (pinned, locked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (pinned_ends, locked_ends) = (pinned.clone(), locked.clone());
         let with_guard = runtime.go(move || {
             let _here = pin();
-            count_the_end_of_this_thread(&unlocked);
+            count_the_end_of_this_thread(&pinned_ends);
             panic!("on purpose, pinned");
         });
         let payload = with_guard.join().unwrap_err();
         assert_eq!(text(&*payload), "on purpose, pinned");
         let without = runtime.go(move || {
             lock_os_thread();
-            ON_END.take(); // perhaps it is that thread
-            count_the_end_of_this_thread(&locked);
+            // Perhaps it is that thread, which does not end because of that one.
+            std::mem::forget(ON_END.take());
+            count_the_end_of_this_thread(&locked_ends);
             panic!("on purpose, locked");
         });
         assert!(without.join().is_err());
-        until(|| ends.load(Ordering::SeqCst) >= 1);
+        until(|| locked.load(Ordering::SeqCst) == 1);
         assert_eq!(runtime.run(|| 7), 7);
+        assert_eq!(pinned.load(Ordering::SeqCst), 0, "the guard was dropped before the end");
     });
 }
 

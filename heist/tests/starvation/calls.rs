@@ -1,5 +1,6 @@
 //! Goroutines that block their thread.
 
+use super::common::{in_a_process, stderr, until, watched};
 use heist::sync::atomic::{AtomicUsize, Ordering};
 use heist::{Builder, blocking, chan, go, runtime, syscall, time};
 use std::io::{Read, Write};
@@ -10,7 +11,7 @@ use std::time::Duration;
 /// thread: that ends only if every one gets a thread of its own.
 fn all_block_at_once(procs: usize, call: fn(&dyn Fn())) {
     const ALL: usize = 16;
-    Builder::new().max_procs(procs).build().unwrap().run(|| {
+    let run = || {
         let here = Arc::new(std::sync::Barrier::new(ALL));
         let passed = Arc::new(AtomicUsize::new(0));
         let all: Vec<_> = (0..ALL)
@@ -28,7 +29,8 @@ fn all_block_at_once(procs: usize, call: fn(&dyn Fn())) {
             .collect();
         all.into_iter().for_each(|g| g.join().unwrap());
         assert_eq!(passed.load(Ordering::SeqCst), 3 * ALL);
-    });
+    };
+    watched(|| Builder::new().max_procs(procs).build().unwrap().run(run));
 }
 
 #[test]
@@ -54,7 +56,7 @@ fn calls_that_nobody_declared() {
 
 #[test]
 fn a_read_from_an_empty_pipe_that_nobody_declared() {
-    Builder::new().max_procs(1).build().unwrap().run(|| {
+    let run = || {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         let read = go(move || {
             let mut byte = [0];
@@ -67,36 +69,56 @@ fn a_read_from_an_empty_pipe_that_nobody_declared() {
         writer.write_all(&[receive.recv().unwrap()]).unwrap();
         assert_eq!(read.join().unwrap(), 7);
         assert!(runtime::stats().retakes > 0);
-    });
+    };
+    watched(|| Builder::new().max_procs(1).build().unwrap().run(run));
 }
 
+/// They lose their Ps there: otherwise no more than two would ever be in a call.
 #[test]
 fn eight_in_short_calls_on_two_ps() {
-    Builder::new().max_procs(2).build().unwrap().run(|| {
-        let all: Vec<_> = (0..8)
-            .map(|i| {
-                go(move || {
-                    for round in 0..20 {
-                        let micros = 10 + (i * 131 + round * 97) % 990;
-                        let sleep = || std::thread::sleep(Duration::from_micros(micros));
-                        if round % 2 == 0 { syscall(sleep) } else { sleep() }
-                    }
+    for call in [|f: &dyn Fn()| syscall(f), |f: &dyn Fn()| f()] {
+        let run = || {
+            let inside = Arc::new(AtomicUsize::new(0));
+            let peak = Arc::new(AtomicUsize::new(0));
+            let all: Vec<_> = (0..8)
+                .map(|i| {
+                    let (inside, peak) = (inside.clone(), peak.clone());
+                    go(move || {
+                        for round in 0..1_000 {
+                            if round >= 20 && peak.load(Ordering::SeqCst) > 2 {
+                                break;
+                            }
+                            // A new slice: nobody loses its P because the old one is over.
+                            heist::thread::yield_now();
+                            let micros = 10 + (i * 131 + round * 97) % 990;
+                            call(&|| {
+                                let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                                peak.fetch_max(now, Ordering::SeqCst);
+                                std::thread::sleep(Duration::from_micros(micros));
+                                inside.fetch_sub(1, Ordering::SeqCst);
+                            });
+                        }
+                    })
                 })
-            })
-            .collect();
-        all.into_iter().for_each(|g| g.join().unwrap());
-    });
+                .collect();
+            all.into_iter().for_each(|g| g.join().unwrap());
+            assert!(peak.load(Ordering::SeqCst) > 2);
+            assert!(runtime::stats().retakes > 0);
+        };
+        watched(|| Builder::new().max_procs(2).build().unwrap().run(run));
+    }
 }
 
 #[test]
 fn a_call_returns_its_value_and_its_panic() {
-    Builder::new().max_procs(1).build().unwrap().run(|| {
+    let run = || {
         assert_eq!(syscall(|| 1) + blocking(|| 2), 3);
         let panic = go(|| syscall(|| panic!("in a call"))).join().unwrap_err();
         assert_eq!(*panic.downcast::<&str>().unwrap(), "in a call");
         let panic = go(|| blocking(|| panic!("in another"))).join().unwrap_err();
         assert_eq!(*panic.downcast::<&str>().unwrap(), "in another");
-    });
+    };
+    watched(|| Builder::new().max_procs(1).build().unwrap().run(run));
     // On a plain thread they are plain calls.
     assert_eq!(syscall(|| 1) + blocking(|| 2), 3);
 }
@@ -104,16 +126,17 @@ fn a_call_returns_its_value_and_its_panic() {
 #[test]
 fn the_dump_tells_who_is_in_a_call() {
     for call in [syscall::<Box<dyn FnOnce()>, ()>, blocking::<Box<dyn FnOnce()>, ()>] {
-        Builder::new().max_procs(2).build().unwrap().run(|| {
+        let run = || {
             let (reader, writer) = std::io::pipe().unwrap();
             let builder = heist::thread::Builder::new().name("who calls".into());
             let read = move || drop({ reader }.read(&mut [0]));
             let caller = builder.spawn(move || call(Box::new(read))).unwrap();
             let dumped = || heist::debug::dump().contains("'who calls' [syscall]");
-            crate::common::until(dumped);
+            until(dumped);
             drop(writer);
             caller.join().unwrap();
-        });
+        };
+        watched(|| Builder::new().max_procs(2).build().unwrap().run(run));
     }
 }
 
@@ -121,7 +144,7 @@ fn the_dump_tells_who_is_in_a_call() {
 /// of calls.
 #[test]
 fn a_call_may_call_the_runtime() {
-    Builder::new().max_procs(1).build().unwrap().run(|| {
+    let run = || {
         for call in [syscall::<fn() -> u32, u32>, blocking::<fn() -> u32, u32>] {
             let value = call(|| {
                 let (send, receive) = chan::bounded(0);
@@ -131,13 +154,14 @@ fn a_call_may_call_the_runtime() {
             });
             assert_eq!(value, 5);
         }
-    });
+    };
+    watched(|| Builder::new().max_procs(1).build().unwrap().run(run));
 }
 
 /// Whoever waits inside of a call is known to its waker before it enters the runtime.
 #[test]
 fn a_wake_up_finds_one_that_waits_inside_of_a_call() {
-    crate::common::watched(|| {
+    watched(|| {
         Builder::new().max_procs(2).build().unwrap().run(|| {
             for round in 0..5_000u32 {
                 let other = go(move || round);
@@ -151,8 +175,8 @@ fn a_wake_up_finds_one_that_waits_inside_of_a_call() {
 /// its threads is in a call and nobody sleeps that could be told to.
 #[test]
 fn plain_threads_are_looked_after_while_all_threads_block() {
-    match crate::common::in_a_process() {
-        None => crate::common::watched(|| {
+    match in_a_process() {
+        None => watched(|| {
             go(|| runtime::set_max_procs(1)).join().unwrap();
             let (mut reader, mut writer) = std::io::pipe().unwrap();
             let blocked = go(move || blocking(|| reader.read(&mut [0]).unwrap()));
@@ -172,14 +196,14 @@ fn plain_threads_are_looked_after_while_all_threads_block() {
             drop((server, client.join().unwrap()));
         }),
         Some(output) => {
-            assert!(output.status.success(), "{}", crate::common::stderr(&output));
+            assert!(output.status.success(), "{}", stderr(&output));
         }
     }
 }
 
 #[test]
 fn errno_survives_the_way_back() {
-    Builder::new().max_procs(1).build().unwrap().run(|| {
+    let run = || {
         drop(go(|| (0..1000).for_each(|_| heist::thread::yield_now())));
         for _ in 0..20 {
             let result = blocking(|| {
@@ -190,7 +214,8 @@ fn errno_survives_the_way_back() {
             assert_eq!(result, -1);
             assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(9), "EBADF");
         }
-    });
+    };
+    watched(|| Builder::new().max_procs(1).build().unwrap().run(run));
 }
 
 unsafe extern "C" {

@@ -170,22 +170,55 @@ fn children_start_while_goroutines_are_frozen() {
             let hogs = Hogs::start(8, compute);
             let mut before = 0;
             for i in 0..5 {
-                let mut child = std::process::Command::new("/bin/sh");
-                child.args(["-c", "exit $0", &i.to_string()]);
-                if i % 2 == 0 {
-                    // By fork and exec, not by posix_spawn.
-                    // SAFETY: does nothing.
-                    unsafe { std::os::unix::process::CommandExt::pre_exec(&mut child, || Ok(())) };
-                }
-                assert_eq!(child.status().unwrap().code(), Some(i));
-                while runtime::stats().freezes < before + 5 {
+                while runtime::stats().freezes < before + 8 {
                     time::sleep(Duration::from_millis(1));
                 }
                 before = runtime::stats().freezes;
+                start_child(i, i % 2 == 0);
             }
             hogs.stop();
         });
     });
+}
+
+/// Those who fork are stopped themselves: before, in the middle and afterwards.
+#[test]
+fn hogs_start_children() {
+    watched(|| {
+        let runtime = Builder::new().max_procs(2).max_runners(0).build().unwrap();
+        runtime.run(|| {
+            let children = Arc::new(AtomicUsize::new(0));
+            let count = children.clone();
+            let hogs = Hogs::start(4, move || {
+                compute();
+                let number = count.load(Ordering::Relaxed);
+                start_child(number as i32 % 100, true);
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            let enough = || children.load(Ordering::Relaxed) >= 20 && runtime::stats().freezes >= 8;
+            while !enough() && hogs.running() == 4 {
+                time::sleep(Duration::from_millis(1));
+            }
+            hogs.stop();
+        });
+    });
+}
+
+/// Starts a process that ends with a number, and waits for it.
+fn start_child(number: i32, by_fork: bool) {
+    let mut child = std::process::Command::new("/bin/sh");
+    child.args(["-c", "exit $0", &number.to_string()]);
+    if by_fork {
+        // By fork and exec, not by posix_spawn.
+        // SAFETY: computes, and calls nothing.
+        unsafe {
+            std::os::unix::process::CommandExt::pre_exec(&mut child, || {
+                compute();
+                Ok(())
+            })
+        };
+    }
+    assert_eq!(child.status().unwrap().code(), Some(number));
 }
 
 /// Dropped while goroutines stand still: they go on, see that they are to stop, and

@@ -1,19 +1,19 @@
 //! Goroutines that compute and never call the runtime.
 
+use super::common::watched;
 use heist::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use heist::{Builder, Runtime, chan, go, runtime, thread, time};
+use heist::{Builder, chan, go, runtime, thread, time};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn on(procs: usize) -> Runtime {
-    Builder::new().max_procs(procs).build().unwrap()
+fn on(procs: usize, main: impl FnOnce() + Send) {
+    watched(|| Builder::new().max_procs(procs).build().unwrap().run(main));
 }
 
 /// Runs `hog` on one P, which ends when the flag is set, and sees that others run.
 fn others_run_beside(hog: impl FnOnce(Arc<AtomicBool>) + Send + 'static) {
-    let runtime = on(1);
-    runtime.run(|| {
+    on(1, || {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
         let hog = go(move || hog(flag));
@@ -65,7 +65,7 @@ fn a_loop_of_calls_does_not_stop_others() {
 #[test]
 fn as_many_hogs_as_there_are_ps_and_one_more() {
     for procs in [1, 2, 4] {
-        on(procs).run(|| {
+        on(procs, || {
             let stop = Arc::new(AtomicBool::new(false));
             let hogs: Vec<_> = (0..=procs)
                 .map(|_| {
@@ -89,8 +89,7 @@ fn as_many_hogs_as_there_are_ps_and_one_more() {
 #[test]
 fn a_hundred_hogs_share() {
     const HOGS: usize = 100;
-    let runtime = on(2);
-    runtime.run(|| {
+    on(2, || {
         let stop = Arc::new(AtomicBool::new(false));
         let done: Arc<Vec<AtomicU64>> = Arc::new((0..HOGS).map(|_| AtomicU64::new(0)).collect());
         let hogs: Vec<_> = (0..HOGS)

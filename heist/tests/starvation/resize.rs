@@ -1,6 +1,6 @@
 //! Another number of Ps while goroutines run, and stopping the world.
 
-use crate::common::{in_a_process, runtime, stderr, watched};
+use crate::common::{in_a_process, runtime, stderr, until, watched};
 use heist::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use heist::{chan, go, runtime as rt, thread, time};
 use std::sync::Arc;
@@ -120,21 +120,29 @@ fn new_ps_have_stacks_of_the_runtimes_size() {
 
 #[test]
 fn a_thousand_resizes_against_a_thousand_stops_and_a_respawner() {
-    fn respawn(stop: Arc<AtomicBool>, ended: chan::Sender<()>) {
+    fn respawn(stop: Arc<AtomicBool>, lives: Arc<AtomicUsize>, ended: chan::Sender<()>) {
+        lives.fetch_add(1, Ordering::SeqCst);
         if stop.load(Ordering::SeqCst) {
             ended.send(()).unwrap();
         } else {
-            drop(go(move || respawn(stop, ended)));
+            drop(go(move || respawn(stop, lives, ended)));
         }
     }
     watched(|| {
         runtime(4).run(|| {
-            let stop = Arc::new(AtomicBool::new(false));
+            let goroutines = rt::num_goroutines();
+            let (stop, lives) = (Arc::new(AtomicBool::new(false)), Arc::default());
             let (send, ended) = chan::bounded(1);
-            respawn(stop.clone(), send);
-            let resizes = go(|| {
+            respawn(stop.clone(), Arc::clone(&lives), send);
+            let respawns = lives.clone();
+            let resizes = go(move || {
                 for i in 0..1_000 {
+                    let before = respawns.load(Ordering::SeqCst);
                     rt::set_max_procs(1 + i % 4);
+                    if i % 100 == 0 {
+                        // It goes on, whatever becomes of the P that it was on.
+                        until(|| respawns.load(Ordering::SeqCst) > before);
+                    }
                 }
             });
             let stops = go(|| {
@@ -148,8 +156,16 @@ fn a_thousand_resizes_against_a_thousand_stops_and_a_respawner() {
             });
             resizes.join().unwrap();
             stops.join().unwrap();
+            // As many as the last one said, whoever that was.
+            let procs = rt::max_procs();
+            assert!((1..=4).contains(&procs), "{procs}");
+            assert_eq!(rt::set_max_procs(3), procs);
+            assert_eq!(rt::max_procs(), 3);
+            let before = lives.load(Ordering::SeqCst);
+            until(|| lives.load(Ordering::SeqCst) > before + 100);
             stop.store(true, Ordering::SeqCst);
             ended.recv().unwrap();
+            until(|| rt::num_goroutines() == goroutines);
         });
     });
 }

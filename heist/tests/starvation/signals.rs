@@ -1,6 +1,6 @@
 //! SIGURG stops goroutines. Others may have a use for it, too.
 
-use super::common::{Hogs, in_a_process, stderr, watched};
+use super::common::{Hogs, in_a_process, stderr, until, watched};
 use heist::{Builder, go, runtime, time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -47,6 +47,80 @@ fn a_handler_from_before_gets_what_is_not_ours() {
     });
 }
 
+/// One that is told more than the number of the signal is told all that the kernel said.
+#[test]
+fn a_handler_from_before_gets_the_details() {
+    extern "C" fn count_queued(
+        signal: libc::c_int,
+        info: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+    ) {
+        // SAFETY: the kernel's, for one that was queued.
+        let (code, value) = unsafe { ((*info).si_code, (*info).si_value().sival_ptr as usize) };
+        if signal == libc::SIGURG && code == libc::SI_QUEUE && value == 77 && !context.is_null() {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+        } else {
+            CALLS.fetch_add(1000, Ordering::Relaxed);
+        }
+    }
+    alone!();
+    // SAFETY: zero is a valid `sigaction`, and the handler only reads and counts.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = count_queued as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut()), 0);
+    }
+    watched(|| {
+        some_are_stopped(|| {
+            assert_eq!(CALLS.load(Ordering::Relaxed), 0, "ours are not passed on");
+            for sent in 1..=3 {
+                let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(77) };
+                // SAFETY: there is a handler for it.
+                unsafe { libc::sigqueue(libc::getpid(), libc::SIGURG, value) };
+                // Whichever thread it hits.
+                until(|| CALLS.load(Ordering::Relaxed) >= sent);
+                assert_eq!(CALLS.load(Ordering::Relaxed), sent);
+            }
+        });
+    });
+}
+
+/// A process that ignores the signal has goroutines stopped by it, and ignores others.
+#[test]
+fn a_signal_that_was_ignored_before_still_is() {
+    alone!();
+    // SAFETY: no handler.
+    unsafe { libc::signal(libc::SIGURG, libc::SIG_IGN) };
+    watched(|| {
+        some_are_stopped(|| {
+            for _ in 0..3 {
+                // SAFETY: sends a signal that nobody minds.
+                assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
+            }
+            // It was not mistaken for a reason to forget about ours.
+            let before = runtime::stats().freezes;
+            let hogs = Hogs::start(4, || ());
+            while runtime::stats().freezes < before + 10 {
+                time::sleep(Duration::from_millis(1));
+            }
+            hogs.stop();
+        });
+    });
+}
+
+/// Calls `then` when some goroutines have been stopped by the signal.
+fn some_are_stopped(then: fn()) {
+    Builder::new().max_procs(1).max_runners(0).build().unwrap().run(|| {
+        let hogs = Hogs::start(4, || ());
+        while runtime::stats().freezes < 20 {
+            time::sleep(Duration::from_millis(1));
+        }
+        hogs.stop();
+        then();
+    });
+}
+
 #[test]
 fn nobody_starves_if_the_handler_is_replaced() {
     alone!();
@@ -54,9 +128,12 @@ fn nobody_starves_if_the_handler_is_replaced() {
         Builder::new().max_procs(1).max_runners(0).build().unwrap().run(|| {
             handle_sigurg();
             let hogs = Hogs::start(4, || ());
-            for _ in 0..20 {
+            let mut rounds = 0;
+            // So often sysmon has tried to stop one, in vain.
+            while rounds < 20 || CALLS.load(Ordering::Relaxed) < 3 {
                 time::sleep(Duration::from_millis(1));
                 go(|| ()).join().unwrap();
+                rounds += 1;
             }
             assert_eq!(runtime::stats().freezes, 0);
             hogs.stop();
@@ -78,11 +155,92 @@ fn nobody_starves_if_the_signal_is_masked() {
                     libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
                 }
             });
-            for _ in 0..20 {
+            let (mut rounds, mut sent) = (0, false);
+            while rounds < 20 || !sent {
                 time::sleep(Duration::from_millis(1));
                 go(|| ()).join().unwrap();
+                rounds += 1;
+                // It stays pending: nobody lifts the mask.
+                sent = sent || some_thread_has_sigurg_pending();
+            }
+            assert_eq!(runtime::stats().freezes, 0);
+            hogs.stop();
+        });
+    });
+}
+
+fn some_thread_has_sigurg_pending() -> bool {
+    let pending = |status: String| {
+        let set = status.lines().find_map(|line| line.strip_prefix("SigPnd:"))?;
+        let set = u64::from_str_radix(set.trim(), 16).ok()?;
+        Some(set >> (libc::SIGURG - 1) & 1 != 0)
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
+        .any(|status| pending(status).unwrap_or(false))
+}
+
+/// Those who block their thread are found by their clock, and those who compute are let
+/// go on while they are few: no signal is sent for either.
+#[test]
+fn a_p_is_taken_without_a_signal() {
+    const ALL: usize = 16;
+    alone!();
+    watched(|| {
+        let builder = Builder::new().max_procs(1).max_runners(ALL);
+        builder.build().unwrap().run(|| {
+            handle_sigurg();
+            let here = Arc::new(std::sync::Barrier::new(ALL));
+            let all: Vec<_> = (0..ALL)
+                .map(|_| {
+                    let here = here.clone();
+                    go(move || {
+                        here.wait();
+                    })
+                })
+                .collect();
+            all.into_iter().for_each(|g| g.join().unwrap());
+            // All but the last had blocked the only P.
+            assert!(runtime::stats().retakes >= ALL as u64 - 1);
+            let hogs = Hogs::start(4, || ());
+            let before = runtime::stats().retakes;
+            while runtime::stats().retakes < before + 4 {
+                time::sleep(Duration::from_millis(1));
             }
             hogs.stop();
+            assert_eq!(runtime::stats().freezes, 0);
+        });
+        assert_eq!(CALLS.load(Ordering::Relaxed), 0);
+    });
+}
+
+/// As many as may compute without a P do.
+#[test]
+fn nobody_is_stopped_at_the_cap() {
+    watched(|| {
+        Builder::new().max_procs(2).build().unwrap().run(|| {
+            let hogs = Hogs::start(2, || ());
+            // Two that want a P all the time: the hogs lose theirs.
+            let stop = hogs.flag();
+            let others: Vec<_> = (0..2)
+                .map(|_| {
+                    let stop = stop.clone();
+                    go(move || {
+                        while !stop.load(Ordering::Relaxed) {
+                            heist::thread::yield_now();
+                        }
+                    })
+                })
+                .collect();
+            until(|| runtime::stats().retakes >= 2);
+            // Ten times as long as it takes to stop one.
+            for _ in 0..50 {
+                time::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(runtime::stats().freezes, 0);
+            hogs.stop();
+            others.into_iter().for_each(|other| other.join().unwrap());
         });
     });
 }
@@ -95,18 +253,33 @@ fn registers_survive() {
             let next = Arc::new(AtomicU32::new(0));
             let hogs = Hogs::start(8, move || {
                 let seed = next.fetch_add(1, Ordering::Relaxed) % 4;
-                set_rounding(seed);
-                check_vectors(seed);
-                check_registers(u64::from(seed));
-                assert_eq!(rounding(), if cfg!(target_arch = "x86_64") { seed } else { 0 });
-                set_rounding(0);
+                check_state(seed);
             });
-            while runtime::stats().freezes < 100 {
+            // One that panics ends, and then there may be too few to be stopped.
+            while runtime::stats().freezes < 100 && hogs.running() == 8 {
                 time::sleep(Duration::from_millis(1));
             }
             hogs.stop();
         });
     });
+}
+
+/// Whoever stops the goroutine in here leaves all of it as it was.
+pub(super) fn check_state(seed: u32) {
+    // None that a futex would set.
+    let number = 1000 + seed as libc::c_int;
+    set_errno(number);
+    set_rounding(seed);
+    check_vectors(seed);
+    check_registers(u64::from(seed));
+    assert_eq!(rounding(), if cfg!(target_arch = "x86_64") { seed } else { 0 });
+    set_rounding(0);
+    assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(number));
+}
+
+fn set_errno(number: libc::c_int) {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() = number };
 }
 
 /// Sums of whole numbers, in as many vector registers as the compiler likes.

@@ -2,10 +2,13 @@
 //! panic, use thread-locals and talk to each other, while some are stopped.
 
 use super::common::{Hogs, watched};
+use super::signals::check_state;
 use heist::{Builder, chan, go, runtime, time};
 use std::cell::Cell;
 use std::hint::black_box;
-use std::panic::{catch_unwind, panic_any};
+use std::panic::{catch_unwind, panic_any, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 thread_local! {
@@ -44,13 +47,36 @@ fn panic_and_recover(seed: usize) {
     assert_eq!(caught.unwrap_err().downcast_ref(), Some(&seed));
 }
 
+/// Without a word on standard error.
+fn unwind_and_recover(seed: usize) {
+    /// Computes while its goroutine unwinds.
+    struct Slow(usize);
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            count_on_this_thread();
+            assert!(std::thread::panicking());
+            allocate(self.0);
+        }
+    }
+    let caught = catch_unwind(|| {
+        let _unwound = black_box(Slow(seed));
+        resume_unwind(Box::new(seed))
+    });
+    assert_eq!(caught.unwrap_err().downcast_ref(), Some(&seed));
+    assert!(!std::thread::panicking());
+}
+
 fn stress(procs: usize, runners: usize) {
     watched(|| {
         let runtime = Builder::new().max_procs(procs).max_runners(runners).build().unwrap();
         runtime.run(|| {
-            let hogs = Hogs::start(2 * procs, || {
+            let steps = Arc::new(AtomicUsize::new(0));
+            let hogs = Hogs::start(2 * procs, move || {
+                let step = steps.fetch_add(1, Ordering::Relaxed);
                 count_on_this_thread();
-                allocate(7);
+                allocate(step);
+                unwind_and_recover(step);
+                check_state(step as u32 % 4);
             });
             let (send, receive) = chan::bounded(3);
             let all: Vec<_> = (0..2 * procs)
@@ -72,7 +98,8 @@ fn stress(procs: usize, runners: usize) {
                 })
                 .collect();
             all.into_iter().for_each(|g| g.join().unwrap());
-            while runtime::stats().freezes < 20 {
+            // One that panics ends, and then there may be too few to be stopped.
+            while runtime::stats().freezes < 20 && hogs.running() == 2 * procs {
                 time::sleep(Duration::from_millis(1));
             }
             hogs.stop();

@@ -61,18 +61,22 @@ fn too_many_undeclared_calls_are_an_error() {
 #[test]
 fn too_many_hogs_are_none() {
     watched(|| {
-        let runtime = Builder::new().max_procs(2).max_threads(6).build().unwrap();
-        runtime.run(|| {
-            let hogs = Hogs::start(20, || ());
-            let flag = hogs.flag();
-            // A plain thread: this goroutine may be one of those that wait.
-            let stopper = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(300));
-                flag.store(true, Ordering::Relaxed);
-            });
-            hogs.join();
-            stopper.join().unwrap();
-        });
+        const LIMIT: usize = 6;
+        let runtime = Builder::new().max_procs(2).max_threads(LIMIT).build().unwrap();
+        let hogs = runtime.run(|| Hogs::start(20, || ()));
+        // From a plain thread: a goroutine may be one of those that wait.
+        let (mut samples, mut at_limit) = (0, 0);
+        while samples < 300 || at_limit < 100 {
+            let threads = runtime.stats().threads;
+            assert!(threads <= LIMIT, "{threads} threads");
+            samples += 1;
+            at_limit += usize::from(threads == LIMIT);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let idle = hogs.work().iter().filter(|work| **work == 0).count();
+        assert!(idle >= 20 - LIMIT, "{idle} of 20 have waited");
+        hogs.flag().store(true, Ordering::Relaxed);
+        runtime.run(|| hogs.join());
     });
 }
 

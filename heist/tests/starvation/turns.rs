@@ -8,43 +8,59 @@ use std::time::Duration;
 
 /// One that calls the runtime in a loop, without ever having to wait, lets others
 /// run on the only P: they stop it.
-fn leaves_at(mut call: impl FnMut() + Send + 'static) {
-    watched(|| {
-        Builder::new().max_procs(1).max_runners(0).build().unwrap().run(|| {
-            let stop = Arc::new(AtomicBool::new(false));
-            let flag = stop.clone();
-            let busy = go(move || {
-                while !flag.load(Ordering::Relaxed) {
-                    call();
-                }
-            });
-            for _ in 0..3 {
-                heist::thread::yield_now();
+fn leaves_at<F: FnMut() + Send + 'static>(call: impl Fn() -> F) {
+    // Without a safe point its P is taken from it, soon after it was asked for. That may
+    // happen to one that would have heeded the request, too, if the kernel lets sysmon
+    // wait in the middle of asking; not each time.
+    watched(|| assert!((0..10).any(|_| leaves_by_itself(call())), "the P was taken each time"));
+}
+
+/// Whether it lets others run, and nobody had to take its P.
+fn leaves_by_itself(mut call: impl FnMut() + Send + 'static) -> bool {
+    Builder::new().max_procs(1).max_runners(0).build().unwrap().run(|| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (flag, count) = (stop.clone(), calls.clone());
+        let busy = go(move || {
+            while !flag.load(Ordering::Relaxed) {
+                call();
+                count.fetch_add(1, Ordering::Relaxed);
             }
-            stop.store(true, Ordering::Relaxed);
-            busy.join().unwrap();
         });
-    });
+        for _ in 0..3 {
+            heist::thread::yield_now();
+        }
+        let stats = runtime::stats();
+        stop.store(true, Ordering::Relaxed);
+        busy.join().unwrap();
+        assert!(calls.load(Ordering::Relaxed) > 0);
+        stats.retakes == 0 && stats.freezes == 0
+    })
 }
 
 #[test]
 fn a_send_that_succeeds_is_a_safe_point() {
-    let (send, receive) = chan::bounded(1);
-    leaves_at(move || {
-        send.try_send(1).unwrap();
-        assert_eq!(receive.try_recv().unwrap(), 1);
+    leaves_at(|| {
+        let (send, receive) = chan::bounded(1);
+        move || {
+            send.try_send(1).unwrap();
+            assert_eq!(receive.try_recv().unwrap(), 1);
+        }
     });
 }
 
 #[test]
 fn a_lock_that_is_free_is_a_safe_point() {
-    let mutex = heist::sync::Mutex::new(0);
-    leaves_at(move || *mutex.lock().unwrap() += 1);
+    leaves_at(|| {
+        let mutex = heist::sync::Mutex::new(0);
+        move || *mutex.lock().unwrap() += 1
+    });
 }
 
+/// Also because whoever has started some hundreds lets them run.
 #[test]
 fn a_spawn_is_a_safe_point() {
-    leaves_at(|| drop(go(|| ())));
+    leaves_at(|| || drop(go(|| ())));
 }
 
 /// However long it lasts.
@@ -87,57 +103,64 @@ fn busy_threads(name: &str) -> usize {
         .count()
 }
 
+const PROCS: usize = 2;
+const HOGS: usize = 12;
+
 /// Many hogs on few Ps: no more compute at a time than may, and all get their
-/// share.
-fn hogs_share(name: &str, runners: Option<usize>) {
-    const PROCS: usize = 2;
-    const HOGS: usize = 24;
-    watched(|| {
-        let mut builder = Builder::new().max_procs(PROCS).thread_name(name);
-        if let Some(runners) = runners {
-            builder = builder.max_runners(runners);
-        }
-        builder.build().unwrap().run(|| {
-            let hogs = Hogs::start(HOGS, || {
-                (0..1000).for_each(|i| {
-                    std::hint::black_box(i);
-                });
+/// share. Returns how many computed at a time, typically.
+fn hogs_share(name: &str, runners: usize) -> Result<usize, String> {
+    let run = || {
+        let hogs = Hogs::start(HOGS, || {
+            (0..1000).for_each(|i| {
+                std::hint::black_box(i);
             });
-            let mut busy = Vec::new();
-            let freezes = || runtime::stats().freezes as usize;
-            while freezes() < 3 * HOGS {
-                time::sleep(Duration::from_millis(1)); // all have had a turn
-            }
-            let before = hogs.work();
-            while freezes() < 20 * HOGS {
-                time::sleep(Duration::from_millis(5));
-                busy.push(busy_threads(&format!("{name}-m")));
-            }
-            let mut work: Vec<usize> = hogs.work();
-            work.iter_mut().zip(before).for_each(|(all, before)| *all -= before);
-            hogs.stop();
-            work.sort_unstable();
-            busy.sort_unstable();
-            // The one that looks is one of the busy ones; and those that are being
-            // stopped, at most one more than there are Ps, go on until the kernel
-            // runs them next.
-            let cap = PROCS + runners.unwrap_or(PROCS);
-            let typical = busy[busy.len() / 2];
-            assert!(typical <= cap + 1 + PROCS + 1, "{busy:?} threads compute, of {cap}");
-            // Nobody starves. How equal the shares are is for a benchmark to say: the
-            // kernel takes time from some turns and not from others.
-            assert!(work[0] * 5 >= work[HOGS / 2], "{work:?}");
-            assert!(work[HOGS - 1] <= work[HOGS / 2] * 5, "{work:?}");
         });
-    });
+        let mut busy = Vec::new();
+        let freezes = || runtime::stats().freezes as usize;
+        while freezes() < 2 * HOGS {
+            time::sleep(Duration::from_millis(1)); // all have had a turn
+        }
+        let before = hogs.work();
+        while freezes() < 12 * HOGS || busy.len() < 20 {
+            time::sleep(Duration::from_millis(5));
+            busy.push(busy_threads(&format!("{name}-m")));
+        }
+        let mut work: Vec<usize> = hogs.work();
+        work.iter_mut().zip(before).for_each(|(all, before)| *all -= before);
+        hogs.stop();
+        work.sort_unstable();
+        busy.sort_unstable();
+        // The one that looks is one of the busy ones; and one that is being stopped goes
+        // on until the kernel runs it next.
+        let typical = busy[busy.len() / 2];
+        if typical > PROCS + runners + 2 {
+            return Err(format!("{busy:?} threads compute on {PROCS} Ps beside {runners}"));
+        }
+        // Nobody starves. How equal the shares are is for a benchmark to say: the
+        // kernel takes time from some turns and not from others.
+        if work[0] * 5 < work[HOGS / 2] || work[HOGS - 1] > work[HOGS / 2] * 5 {
+            return Err(format!("{work:?} was done"));
+        }
+        Ok(typical)
+    };
+    let mut builder = Builder::new().max_procs(PROCS).thread_name(name);
+    if runners != PROCS {
+        builder = builder.max_runners(runners); // as many as Ps is the default
+    }
+    watched(|| builder.build().unwrap().run(run))
 }
 
+/// In strict mode fewer compute than if some may go on without a P.
+fn strict_and_lax() -> Result<(), String> {
+    let (strict, lax) = (hogs_share("strict", 0)?, hogs_share("lax", PROCS)?);
+    if strict < lax { Ok(()) } else { Err(format!("{strict} in strict mode, {lax} otherwise")) }
+}
+
+/// Not each time: on a machine with much else to do, sysmon takes a thread that does not
+/// get to run for one that waits for what a stopped one has, and lets some go.
 #[test]
 fn hogs_share_fairly() {
-    hogs_share("lax", None);
-}
-
-#[test]
-fn hogs_share_fairly_in_strict_mode() {
-    hogs_share("strict", Some(0));
+    let mut said = Vec::new();
+    let fair = (0..5).any(|_| strict_and_lax().map_err(|why| said.push(why)).is_ok());
+    assert!(fair, "{said:#?}");
 }
