@@ -59,8 +59,11 @@ const AMONG_HOGS: u64 = 20 * SLICE;
 /// frozen threads are let go: longer than a kernel with much to do lets a thread wait.
 const STANDSTILL: u64 = 3 * SLICE;
 
-/// How often a frozen one is let go while something stands still.
-const RELEASE_EVERY: u64 = 1_000_000;
+/// How long after a frozen one was let go another is, while something stands still: at
+/// first, and at the most. What stands still may be a thread that the kernel does not run
+/// because too many compute, and whoever is let go is one more.
+const RELEASE_FIRST: u64 = 1_000_000;
+const RELEASE_LAST: u64 = 16_000_000;
 
 /// What sysmon saw of a P the last time.
 #[derive(Clone, Copy, Default)]
@@ -89,6 +92,10 @@ pub(crate) struct Retaker {
     stuck: u32,
     /// When a frozen one was last let go because something stood still.
     released: u64,
+    /// How long until the next one is.
+    release_wait: u64,
+    /// Something stood still at this look.
+    stands: bool,
 }
 
 /// What a look found.
@@ -117,7 +124,15 @@ enum Thread {
 impl Retaker {
     pub(crate) fn new(sched: &'static Sched) -> Self {
         let (freezer, stuck) = (Freezer::new(sched), latch::stuck());
-        Retaker { sched, seen: Vec::new(), freezer, stuck, released: 0 }
+        Retaker {
+            sched,
+            seen: Vec::new(),
+            freezer,
+            stuck,
+            released: 0,
+            release_wait: RELEASE_FIRST,
+            stands: false,
+        }
     }
 
     /// Looks at all Ps.
@@ -134,6 +149,9 @@ impl Retaker {
         let stuck = latch::stuck();
         if std::mem::replace(&mut self.stuck, stuck) != stuck {
             self.let_one_go(now, &mut looked);
+        }
+        if !std::mem::take(&mut self.stands) {
+            self.release_wait = RELEASE_FIRST;
         }
         if self.sched.evicted.swap(false, Ordering::SeqCst) {
             self.freezer.watch_evicted(now);
@@ -230,8 +248,10 @@ impl Retaker {
     /// goes on. If it was not the one, another does, a little later: each of them is one
     /// more to compute.
     fn let_one_go(&mut self, now: u64, looked: &mut Looked) {
-        if now - self.released >= RELEASE_EVERY && freeze::let_oldest_go(self.sched) {
+        self.stands = true;
+        if now - self.released >= self.release_wait && freeze::let_oldest_go(self.sched) {
             self.released = now;
+            self.release_wait = (2 * self.release_wait).min(RELEASE_LAST);
             looked.acted = true;
         }
     }
