@@ -186,9 +186,9 @@ impl Pollable {
             if !in_vain {
                 match attempt() {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    // What a closed socket says in the kernel, an end of file say, is
-                    // not for whoever used it when it was closed.
-                    Ok(_) if self.is_closed(call.side) => return Err(closed()),
+                    // What a closed socket says in the kernel, an end of file or that
+                    // it does not listen, is not for whoever used it when it was closed.
+                    _ if self.is_closed(call.side) => return Err(closed()),
                     Ok(value) => {
                         if let (Some(desc), Some(seen)) = (desc, seen)
                             && short(&value)
