@@ -142,15 +142,19 @@ impl Poller {
         epoll.is_some()
     }
 
-    /// Becomes the one who looks, in order to wait.
-    pub(crate) fn enter(&self) -> Waiting<'_> {
+    /// Becomes the one who looks, in order to wait; none if `is_over` says that there is
+    /// nothing to wait for any more.
+    pub(crate) fn enter(&self, mut is_over: impl FnMut() -> bool) -> Option<Waiting<'_>> {
         // Who looks does so for a moment: this one must not go to sleep without
         // looking, as it may be the last.
         while self.busy.swap(true, Ordering::Acquire) {
+            if is_over() {
+                return None;
+            }
             hint::give_way();
         }
         self.waits.store(true, Ordering::Relaxed);
-        Waiting { poller: self }
+        Some(Waiting { poller: self })
     }
 
     /// Its runtime has ended: everything that was registered is not any more.

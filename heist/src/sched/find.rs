@@ -367,6 +367,11 @@ fn sleep(m: &'static M) -> bool {
         let mut shared = sched.shared.lock();
         let queued = shared.queued() + shared.idle_runq.len();
         if sched.closing() || queued != 0 || !m.held().told.is_empty() {
+            if sched.groups() > 1 {
+                // Another of its group is there to take it, and may need the CPU for that.
+                drop(shared);
+                hint::give_way();
+            }
             return true;
         }
         wake::withdraw_offer(sched, m.held());
@@ -480,8 +485,13 @@ fn sleep_as(m: &'static M, mut offices: Offices) -> bool {
             let batch = events.insert(Batch::new());
             // First the right to wait, then the note: who rings when it says that this
             // one is there must reach it.
-            let waiting = sched.poll.enter();
-            m.note.sleep_elsewhere(|| waiting.wait(offices.timers, batch))
+            // But it may have lost the office already, chosen to run a P, and another may
+            // be there in its place, until there is an event.
+            let is_over = || m.is_given_p() || !sched.shared.lock().polls(m);
+            match sched.poll.enter(is_over) {
+                Some(waiting) => m.note.sleep_elsewhere(|| waiting.wait(offices.timers, batch)),
+                None => true,
+            }
         } else {
             m.note.sleep_until(Some(offices.timers.unwrap_or_else(|| clock::after(patience))))
         };

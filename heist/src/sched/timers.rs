@@ -286,9 +286,12 @@ fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     if of.timers.next() == NEVER && sched.timer_mask.contains(of.id) {
         leave_mask(sched, of);
     }
-    if some && p.runq.len() > 1 && sched.idle.idle_ps() != 0 {
+    if some && p.runq.len() > 1 {
+        // Before the count is read: who goes idle counts itself before it looks at rings.
         fence(Ordering::SeqCst);
-        wake::wake_p(sched);
+        if sched.idle.idle_ps() != 0 {
+            wake::wake_p(sched);
+        }
     }
     some
 }
