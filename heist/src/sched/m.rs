@@ -201,7 +201,8 @@ impl M {
         store(&self.p, None);
     }
 
-    /// Own thread, which is going to sleep until the next timer: threads without a P
+    /// Own thread, which is going to sleep until the next timer, or sysmon, which is going
+    /// to wake it for one: threads without a P
     /// compete with it for the CPUs, hundreds perhaps, that wake up at once. The kernel
     /// is to let this one go first. Where no P was ever taken from anybody, there are
     /// none, and it is not asked.
@@ -260,10 +261,8 @@ impl M {
         thread::sleep_precisely();
         self.prompt.store(false, Ordering::Relaxed);
         self.serves.store(false, Ordering::Relaxed);
-        if self.sched.preemption.retakes.get() != 0 {
-            // Whoever started it may have been prompt.
-            self.os_thread().set_pace(Pace::Usual);
-        }
+        // Whoever started it may have been prompt.
+        self.os_thread().set_pace(Pace::Usual);
         self.tls.found(&self.sched.config());
         let stack = signal::AltStack::install();
         if self.acquire_next_p() {

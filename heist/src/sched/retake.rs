@@ -9,7 +9,7 @@
 //! | sleeps in the kernel: its CPU clock stands still | the same |
 //! | computes, for 10 ms, and no P is idle | when it does not heed the request to yield either |
 //! | the same, and it forks | only if somebody other than a thief wants it |
-//! | computes, for 0.1 ms, and a timer of its P is late | the same, while there may be one more runner |
+//! | computes, for 0.1 ms, and a timer of its P is due soon | the same, while there may be one more runner |
 //!
 //! No signal is sent and nothing is interrupted: the goroutine goes on on its
 //! thread, without a P, and finds out at its next call of the runtime. While it
@@ -26,7 +26,6 @@ use super::schedt::Sched;
 use super::{park, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::latch;
-use crate::prim::thread::{OsThread, Pace};
 use std::ptr;
 
 /// How long a P whose thread blocks is left to it when nobody needs the P.
@@ -36,7 +35,7 @@ const UNNEEDED: u64 = 10_000_000;
 /// take its P. Then it is an error, like a declared one (`wake::run_p`).
 const LAST_THREAD: u64 = 1_000_000_000;
 
-/// What is left of a slice when a timer of the P is late. The
+/// What is left of a slice when a timer of the P is due soon. The
 /// goroutine goes on without the P, so that this costs it little: its thread and the
 /// sleeper's are the kernel's to schedule, which lets those that have slept through.
 const URGENT: u64 = 100_000;
@@ -105,6 +104,8 @@ pub(crate) struct Looked {
     pub(crate) acted: bool,
     /// When there will be, at the latest.
     pub(crate) next: Option<u64>,
+    /// How many Ps are with a goroutine that computes, as it did at the last look.
+    pub(crate) computing: u32,
 }
 
 impl Looked {
@@ -181,6 +182,10 @@ impl Retaker {
             let cpu = m.filter(|_| needed).and_then(|m| m.os_thread().cpu_time());
             let again = std::mem::take(&mut seen.again) && needed;
             *seen = Seen { m, steps, since: now, began: cpu, cpu, ..Seen::default() };
+            if crowded && m.is_some() {
+                // If it is still the same then, it computes.
+                looked.again_at(timers::ahead_of_next(p).max(now + URGENT));
+            }
             // Many that block come one after the other: no second look at each.
             if let Some(m) = m.filter(|m| again && !m.lease.inside())
                 && m.os_thread().is_blocked()
@@ -204,8 +209,12 @@ impl Retaker {
             }
             return;
         }
-        let urgent = crowded && timers::are_late(p, now) && self.freezer.has_room();
-        let end = seen.since + if urgent { URGENT } else { SLICE };
+        looked.computing += 1;
+        let (mut end, mut urgent) = (seen.since + SLICE, false);
+        if crowded && self.freezer.has_room() {
+            let soon = timers::ahead_of_next(p).max(seen.since + URGENT);
+            (end, urgent) = (end.min(soon), soon <= now);
+        }
         if now < end {
             looked.again_at(end);
         } else if urgent
@@ -228,7 +237,9 @@ impl Retaker {
             None => {
                 m.preempt.store(true, Ordering::Relaxed);
                 self.seen[i].asked = m.os_thread().cpu_time();
-                looked.acted = true;
+                // Its thread will have run for so long, and not sooner: sysmon has used some
+                // of the time.
+                looked.again_at(now + NOTICE + NOTICE / 2);
             }
             Some(asked) if ran_since(m, asked) < NOTICE || self.freezer.is_behind() => {
                 looked.again_at(now + NOTICE);
@@ -284,15 +295,13 @@ impl Retaker {
         p.set_m(None);
         m.preempt.store(false, Ordering::Relaxed);
         self.sched.preemption.retakes.bump();
-        if self.sched.preemption.retakes.get() == 1 {
-            // From now on there are threads without a P, and this one is not to wait for
-            // them.
-            OsThread::current().set_pace(Pace::Prompt);
-        }
         m.keep_time_no_more();
         self.freezer.watch(m, g, now, why == Thread::Computes);
         let again = why == Thread::Blocks;
         self.seen[p.id as usize] = Seen { steps, since: now, again, ..Seen::default() };
+        if timers::ahead_of_next(p) <= now {
+            self.sched.shared.lock().hurry_idle_m();
+        }
         wake::handoff_p(self.sched, p);
         true
     }

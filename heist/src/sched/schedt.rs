@@ -137,13 +137,26 @@ impl Shared {
     /// Takes the M that went idle last. The one in the poller and the keeper of the
     /// timers stay, if there is another.
     pub(crate) fn take_idle_m(&mut self) -> Option<&'static M> {
-        let last = |free: &dyn Fn(&M) -> bool| self.idle_ms.iter().rposition(|m| free(m));
-        let at = last(&|m| !self.keeps(m) && !self.polls(m))
-            .or_else(|| last(&|m| !self.polls(m)))
-            .or(self.idle_ms.len().checked_sub(1))?;
+        let at = self.next_idle_m()?;
         let m = self.idle_ms.remove(at);
         self.leave_offices(m);
         Some(m)
+    }
+
+    /// The place of the one that is taken next.
+    fn next_idle_m(&self) -> Option<usize> {
+        let last = |free: &dyn Fn(&M) -> bool| self.idle_ms.iter().rposition(|m| free(m));
+        last(&|m| !self.keeps(m) && !self.polls(m))
+            .or_else(|| last(&|m| !self.polls(m)))
+            .or(self.idle_ms.len().checked_sub(1))
+    }
+
+    /// The M that is taken next is not to wait for a CPU: it gets a P with a timer that is
+    /// due soon. With the lock: its thread does not end meanwhile, and its number is its own.
+    pub(crate) fn hurry_idle_m(&self) {
+        if let Some(at) = self.next_idle_m() {
+            self.idle_ms[at].keep_time();
+        }
     }
 
     /// Whether it is the keeper of the timers.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a goroutine that blocks its thread, or computes on | its P is taken (`retake`) |
 //! | a runnext that stays | its owner computes on; it is taken to the others |
-//! | a timer that is late | its P computes; a thief is woken, or the P is taken |
+//! | a timer that is late, or will be | its P computes; a thief is woken, or the P is taken |
 //! | nobody looks at the network | all who could compute; it looks itself |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | requests from the network that are shared | is there a CPU for it? (`company`) |
@@ -15,8 +15,8 @@
 //! | `HEISTDEBUG=schedtrace` | the line is printed from here |
 //! | SIGQUIT | the dump is printed from here, however wedged the others are |
 //!
-//! It sleeps 20 µs, twice as long each time after 50 quiet rounds, up to 10 ms; up
-//! to 1 ms while some Ps are busy and some idle, since then somebody could run what
+//! It sleeps 20 µs (0.1 ms while all compute), twice as long each time after 50 quiet
+//! rounds, up to 10 ms; up to 1 ms while some Ps are busy and some idle, since then somebody could run what
 //! a busy one keeps; and when all Ps have been idle for a while, until one of them
 //! is needed.
 
@@ -27,9 +27,10 @@ use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
 use super::{company, g::G, netpoll, park, signal, steal, stop, thieves, timers, waiter, wake};
-use crate::prim::atomic::{AtomicBool, Ordering, fence};
+use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
+use crate::prim::thread::{OsThread, Pace};
 use crate::prim::{clock, thread};
 use crate::stacks;
 use std::io;
@@ -42,6 +43,11 @@ const SHORT: Duration = Duration::from_micros(20);
 const MEDIUM: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_millis(10);
 const QUIET_ROUNDS: u32 = 50;
+/// While all Ps are with goroutines that compute. A round costs as much of a CPU as 20 µs
+/// are, and a thread that has had its share of a CPU when it wakes up waits, however
+/// short the slice that it asks for, until the kernel's tick interrupts whoever computes
+/// there: for milliseconds.
+const STEADY: Duration = Duration::from_micros(100);
 
 /// Those behind one who takes so long to answer a request are helped.
 const LONG_REQUEST: u64 = 1_000_000;
@@ -79,6 +85,8 @@ pub(crate) struct Sysmon {
     note: Note,
     /// It sleeps until somebody wakes it.
     deep: AtomicBool,
+    /// Until when it sleeps, if that is longer than it looks ahead; 0 otherwise.
+    until: AtomicU64,
     stop: AtomicBool,
     rounds: Count,
     thread: Lock<Option<thread::JoinHandle<()>>>,
@@ -89,6 +97,7 @@ impl Sysmon {
         Sysmon {
             note: Note::new(),
             deep: AtomicBool::new(false),
+            until: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             rounds: Count::default(),
             thread: Lock::new(Rank::Threads, None),
@@ -116,6 +125,25 @@ impl Sysmon {
         }
     }
 
+    /// A timer was set that is due then, on a P with others to run, which may compute. The
+    /// caller has published it and made a fence.
+    #[inline]
+    pub(crate) fn notice_timer(&self, when: u64) {
+        // Relaxed: the fences here and in `Watch::sleep` see to it that it has seen the
+        // timer, or this sees until when it sleeps.
+        if when < self.until.load(Ordering::Relaxed) {
+            self.do_not_oversleep();
+        }
+    }
+
+    #[cold]
+    fn do_not_oversleep(&self) {
+        // Once is enough for all that come until it has looked.
+        if self.until.swap(0, Ordering::Relaxed) != 0 {
+            self.note.wake();
+        }
+    }
+
     /// Makes it look now. Safe to call from a signal handler.
     pub(crate) fn poke(&self) {
         self.note.wake();
@@ -129,8 +157,10 @@ pub(crate) fn start(sched: &'static Sched) -> io::Result<()> {
     let handle = thread::start(name, STACK, move || {
         let _count = HeistThread::new();
         // 20 µs, and not 20 and what the kernel likes to add: those who block their
-        // threads without a word are found one after the other.
+        // threads without a word are found one after the other. Nor is it to wait for a CPU
+        // until those who compute have had their time: it is here to look after them.
         thread::sleep_precisely();
+        OsThread::current().set_pace(Pace::Prompt);
         Watch::new(sched).run();
         // It asks nobody any more; what it has asked would slow other runtimes down.
         park::set_requests(sched, false);
@@ -168,6 +198,8 @@ struct Watch {
     helped: u64,
     /// When there is something to do next, as far as is known.
     next: Option<u64>,
+    /// All Ps were with goroutines that compute.
+    all_compute: bool,
     /// When a P was last seen busy.
     busy: u64,
     trimmed: u64,
@@ -187,6 +219,7 @@ impl Watch {
             judge,
             helped: now,
             next: None,
+            all_compute: false,
             busy: now,
             trimmed: now,
             traced: now,
@@ -200,7 +233,7 @@ impl Watch {
             if quiet > QUIET_ROUNDS {
                 delay = (delay * 2).min(if self.half_idle() { MEDIUM } else { LONG });
             }
-            if self.sched.sysmon.note.sleep_for(self.until_next(delay)) {
+            if self.sleep(delay) {
                 signal::dump_if_asked();
             }
             self.sched.sysmon.rounds.bump();
@@ -229,12 +262,24 @@ impl Watch {
         (1..self.sched.procs()).contains(&self.sched.idle.idle_ps())
     }
 
+    /// Sleeps for `delay` at most, or until somebody wakes it: true.
+    fn sleep(&self, delay: Duration) -> bool {
+        let sysmon = &self.sched.sysmon;
+        let delay = if self.all_compute { delay.max(STEADY) } else { delay };
+        if delay == SHORT {
+            return sysmon.note.sleep_for(delay);
+        }
+        // Before it looks when the next timer is due: who sets one afterwards sees it.
+        sysmon.until.store(clock::after(delay), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let woken = sysmon.note.sleep_for(self.until_next(delay));
+        sysmon.until.store(0, Ordering::Relaxed);
+        woken
+    }
+
     /// `delay`, but no longer than until the next timer is late, the end of a slice,
     /// or until it is this one's turn to look at the network.
     fn until_next(&self, delay: Duration) -> Duration {
-        if delay == SHORT {
-            return delay;
-        }
         let now = clock::now();
         let late = timers::earliest(self.sched).saturating_add(timers::LATE);
         // One that is late already is somebody else's, or nobody's: no hurry.
@@ -285,6 +330,7 @@ impl Watch {
             }
             let looked = self.retaker.look(now);
             self.next = looked.next;
+            self.all_compute = looked.computing == self.sched.procs();
             acted |= looked.acted;
         } else {
             // Whoever has that may wait for what a frozen one holds, and perhaps no P
@@ -483,5 +529,29 @@ fn asleep() -> Option<u64> {
 pub(crate) fn dump() {
     if let Some(reports) = REPORTS.get() {
         (reports.dump)();
+    }
+}
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+
+    /// Whether somebody has woken it since the last time.
+    fn woken(sysmon: &Sysmon) -> bool {
+        sysmon.note.sleep_for(Duration::ZERO)
+    }
+
+    #[test]
+    fn a_timer_wakes_it_that_is_due_before_it_would_look() {
+        let sysmon = Sysmon::new();
+        sysmon.notice_timer(1);
+        assert!(!woken(&sysmon), "it does not sleep");
+        sysmon.until.store(1_000, Ordering::Relaxed);
+        sysmon.notice_timer(2_000);
+        assert!(!woken(&sysmon), "it looks in time");
+        sysmon.notice_timer(500);
+        assert!(woken(&sysmon));
+        sysmon.notice_timer(400);
+        assert!(!woken(&sysmon), "it has been woken already");
     }
 }

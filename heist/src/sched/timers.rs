@@ -14,7 +14,7 @@
 //!    plain thread and wakes a sleeper, which looks then.
 //! 4. *sysmon*, when all that fails: it sleeps no longer than until the earliest
 //!    entry, wakes a thief for one that is late, and tells its P to look; if nobody is
-//!    idle, it takes the P from a goroutine that computes (`retake`).
+//!    idle, it takes the P from a goroutine that computes, a little before (`retake`).
 
 use super::alarm::Alarm;
 use super::g::{G, flag};
@@ -218,6 +218,9 @@ fn add(sched: &'static Sched, p: &'static P, due: Due, when: u64) -> Armed {
         if !sched.timer_mask.contains(p.id) {
             sched.timer_mask.insert(p.id);
         }
+        if !p.runq.is_empty() {
+            sched.sysmon.notice_timer(when);
+        }
     }
     armed
 }
@@ -320,6 +323,15 @@ pub(crate) const LATE: u64 = 50_000;
 /// Whether one of this P's is late: then its P computes.
 pub(crate) fn are_late(p: &P, now: u64) -> bool {
     p.timers.next() <= now.saturating_sub(LATE)
+}
+
+/// A timer of a P that computes is looked after so long before its time: as long as it
+/// takes to ask for the P, to take it, and to wake a thread that then waits for the time.
+pub(crate) const AHEAD: u64 = 250_000;
+
+/// When that is for the next of this P's.
+pub(crate) fn ahead_of_next(p: &P) -> u64 {
+    p.timers.next().saturating_sub(AHEAD)
 }
 
 /// Whether anything waits for the clock; dead entries are dropped first.
