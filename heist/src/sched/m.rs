@@ -51,6 +51,8 @@ pub(crate) struct M {
     next_p: Delivery<P>,
     /// The P that it holds, or held when its lease ended. Written by its thread.
     p: AtomicPtr<P>,
+    /// The last that it held, also if it has given it up since. Its thread's.
+    last_p: AtomicPtr<P>,
     /// The goroutine that it runs. Written by its thread.
     curg: AtomicPtr<G>,
     /// It counts as a searcher.
@@ -98,6 +100,7 @@ impl M {
             note: Note::with_bell(&sched.poll),
             next_p: Delivery::new(),
             p: AtomicPtr::new(ptr::null_mut()),
+            last_p: AtomicPtr::new(ptr::null_mut()),
             curg: AtomicPtr::new(ptr::null_mut()),
             searching: AtomicBool::new(false),
             lease: Lease::new(),
@@ -139,6 +142,11 @@ impl M {
     #[inline(always)]
     pub(crate) fn p(&self) -> Option<&'static P> {
         load(&self.p)
+    }
+
+    /// Own thread: the P that it had last.
+    pub(crate) fn last_p(&self) -> Option<&'static P> {
+        load(&self.last_p)
     }
 
     #[inline(always)]
@@ -192,6 +200,7 @@ impl M {
     pub(crate) fn acquire_p(&'static self, p: &'static P) {
         debug_assert!(self.p().is_none() && p.m().is_none());
         store(&self.p, Some(p));
+        store(&self.last_p, Some(p));
         p.set_m(Some(self));
         self.lease.renew();
     }
