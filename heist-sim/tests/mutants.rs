@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 const SEEDS: u64 = 20_000;
 
 /// Mistakes that few programs meet, and one that does. The others are looked for in all.
-const AT_HOME: [(&str, &str); 12] = [
+const AT_HOME: [(&str, &str); 14] = [
     ("TakeInside", "freeze"),
     ("RaidUnfenced", "forks-and-hogs"),
     ("UnlinkBlind", "forks"),
@@ -22,6 +22,8 @@ const AT_HOME: [(&str, &str); 12] = [
     ("NoRing", "devices"),
     ("RegisterUnseen", "devices-outside"),
     ("DissolveQuietly", "devices-two-runtimes"),
+    ("ForgetQueue", "resize"),
+    ("ForgetTimers", "resize"),
 ];
 
 #[test]

@@ -25,7 +25,15 @@ impl Accepting {
     ///   pauses, longer each time up to a second, and says so once.
     pub(super) fn next<T>(
         &mut self,
+        accept: impl FnMut() -> io::Result<T>,
+    ) -> Option<io::Result<T>> {
+        self.next_with(accept, thread::sleep)
+    }
+
+    fn next_with<T>(
+        &mut self,
         mut accept: impl FnMut() -> io::Result<T>,
+        mut sleep: impl FnMut(Duration),
     ) -> Option<io::Result<T>> {
         loop {
             let error = match accept() {
@@ -54,7 +62,7 @@ impl Accepting {
                 Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                     say_once(&error);
                     self.pause = (self.pause * 2).clamp(FIRST, LAST);
-                    thread::sleep(self.pause);
+                    sleep(self.pause);
                 }
                 _ => return Some(Err(error)),
             }
@@ -78,47 +86,58 @@ fn say_once(error: &io::Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prim::clock;
 
     /// What a loop makes of such errors, one after the other, and then a connection;
-    /// how often it has accepted; and how long it would pause next.
-    fn after(errors: &[i32]) -> (Option<Result<&'static str, i32>>, usize, Duration) {
-        let (mut accepting, mut calls) = (Accepting::default(), 0);
-        let mut paused = Duration::ZERO;
-        let next = accepting.next(|| {
+    /// how often it has accepted; and its pauses, in milliseconds.
+    fn after(errors: &[i32]) -> (Option<Result<&'static str, i32>>, usize, Vec<u128>) {
+        after_in(&mut Accepting::default(), errors)
+    }
+
+    fn after_in(
+        accepting: &mut Accepting,
+        errors: &[i32],
+    ) -> (Option<Result<&'static str, i32>>, usize, Vec<u128>) {
+        let (mut calls, mut pauses) = (0, Vec::new());
+        let accept = || {
             calls += 1;
             match errors.get(calls - 1) {
                 Some(error) => Err(io::Error::from_raw_os_error(*error)),
                 None => Ok("a connection"),
             }
-        });
-        if errors.len() >= calls {
-            paused = accepting.pause;
-        }
-        (next.map(|next| next.map_err(|error| error.raw_os_error().unwrap_or(0))), calls, paused)
+        };
+        let next = accepting.next_with(accept, |pause| pauses.push(pause.as_millis()));
+        (next.map(|next| next.map_err(|error| error.raw_os_error().unwrap_or(0))), calls, pauses)
     }
 
     #[test]
     fn connections_that_were_given_up_are_passed_over() {
         let given_up = [libc::ECONNABORTED, libc::EPROTO, libc::ECONNRESET, libc::ENETUNREACH];
-        assert_eq!(after(&given_up), (Some(Ok("a connection")), 5, Duration::ZERO));
+        assert_eq!(after(&given_up), (Some(Ok("a connection")), 5, vec![]));
     }
 
     #[test]
     fn a_lack_of_descriptors_is_waited_out() {
-        let before = clock::now();
+        let mut accepting = Accepting::default();
         let lacks = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS];
-        assert_eq!(after(&lacks), (Some(Ok("a connection")), 4, Duration::ZERO));
-        let pauses = clock::now() - before;
-        assert!(pauses >= 7 * FIRST.as_nanos() as u64, "longer each time: {pauses} ns");
+        let served = Some(Ok("a connection"));
+        assert_eq!(after_in(&mut accepting, &lacks), (served, 4, vec![5, 10, 20]));
+        // A connection, and the next lack is another one.
+        assert_eq!(after_in(&mut accepting, &[libc::ENOMEM]), (served, 2, vec![5]));
+        let many = [libc::EMFILE; 10];
+        let pauses = vec![5, 10, 20, 40, 80, 160, 320, 640, 1_000, 1_000];
+        assert_eq!(after(&many), (served, 11, pauses));
     }
 
     #[test]
     fn other_errors_are_for_the_caller() {
-        assert_eq!(after(&[libc::EINVAL]), (Some(Err(libc::EINVAL)), 1, Duration::ZERO));
+        assert_eq!(after(&[libc::EINVAL]), (Some(Err(libc::EINVAL)), 1, vec![]));
+        let mut accepting = Accepting::default();
+        let lack = [libc::EMFILE, libc::EBADF];
+        assert_eq!(after_in(&mut accepting, &lack), (Some(Err(libc::EBADF)), 2, vec![5]));
+        let served = Some(Ok("a connection"));
         assert_eq!(
-            after(&[libc::EMFILE, libc::EBADF]),
-            (Some(Err(libc::EBADF)), 2, FIRST),
+            after_in(&mut accepting, &[libc::EMFILE]),
+            (served, 2, vec![10]),
             "it goes on from there"
         );
     }

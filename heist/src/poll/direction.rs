@@ -296,7 +296,11 @@ impl<W: Copy + PartialEq> Direction<W> {
             self.unlock(locked, word);
             return Woken::nobody();
         }
-        let woken = self.take_all();
+        let woken = if is(Mutant::ExpireListed) {
+            self.with_list(|list| Woken { first: list.first, more: None })
+        } else {
+            self.take_all()
+        };
         self.unlock(locked, word & !WAITERS | EXPIRED);
         woken
     }
@@ -509,6 +513,8 @@ mod model {
         /// Whether a waiter was woken, and how often.
         beds: [Bed; 2],
         wakes: [AtomicUsize; 2],
+        /// How often each has gone to sleep.
+        sleeps: [AtomicUsize; 2],
     }
 
     impl World {
@@ -518,6 +524,7 @@ mod model {
                 data: AtomicUsize::new(0),
                 beds: [Bed::new(), Bed::new()],
                 wakes: [AtomicUsize::new(0), AtomicUsize::new(0)],
+                sleeps: [AtomicUsize::new(0), AtomicUsize::new(0)],
             })
         }
 
@@ -546,6 +553,7 @@ mod model {
                     }
                 };
                 if self.direction.wait(seen, who) == Wait::Sleep {
+                    self.sleeps[who].fetch_add(1, Ordering::Relaxed);
                     self.beds[who].sleep();
                 }
             }
@@ -701,6 +709,51 @@ mod model {
             clock.join().unwrap();
             assert!(!world.direction.has_waiters());
         });
+    }
+
+    /// All at once: an event, a close, the deadline and one who reads. It goes on, with
+    /// the data or without, which is still there then; each of its waits was ended once;
+    /// and from then on it is closed. (One thread is the event's and the deadline's, as a
+    /// P looks at both: of four there are too many histories.)
+    fn all_at_once_model(event_first: bool) {
+        let world = World::new();
+        let (number, _) = world.direction.set_deadline(false);
+        let looker = {
+            let world = world.clone();
+            loom::thread::spawn(move || {
+                if event_first {
+                    world.deliver(1);
+                }
+                world.wake(world.direction.expire(number));
+                if !event_first {
+                    world.deliver(1);
+                }
+            })
+        };
+        let closer = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.wake(world.direction.close()))
+        };
+        let read = world.read(0);
+        looker.join().unwrap();
+        closer.join().unwrap();
+        assert!(!world.direction.has_waiters());
+        assert!(matches!(world.direction.begin(), Begin::Closed));
+        assert_eq!(world.data.load(Ordering::Relaxed), usize::from(read.is_none()));
+        let [sleeps, wakes] = [&world.sleeps[0], &world.wakes[0]];
+        assert_eq!(sleeps.load(Ordering::Relaxed), wakes.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn ready_against_wait_against_close_against_deadline() {
+        explore(2, || all_at_once_model(true));
+        explore(2, || all_at_once_model(false));
+    }
+
+    #[test]
+    fn a_deadline_that_leaves_somebody_in_the_list_is_noticed() {
+        must_fail(Mutant::ExpireListed, || all_at_once_model(false));
+        must_fail(Mutant::ForgetClosed, || all_at_once_model(true));
     }
 
     /// One who gives up while the event comes: it is woken or out of the list, and

@@ -214,6 +214,29 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_ps_follows_the_quota() {
+        let file = "sys/fs/cgroup/a/cpu.max";
+        let machine = Machine::new("follow", &[V2, ("proc/self/cgroup", "0::/a\n")]);
+        let limit = CpuLimit::find_under(&machine.0);
+        for (text, procs) in [
+            ("max 100000\n", 8),
+            ("250000 100000\n", 3),
+            ("1 100000\n", 2),
+            ("\0\u{fffd} 100000\n", 8),
+            ("99999999999999999999999 100000\n", 8),
+            ("-5 100000\n", 8),
+            ("0 100000\n", 2),
+            ("500000 50000\n", 8),
+            ("400000 100000\n", 4),
+        ] {
+            machine.write(file, text);
+            assert_eq!(rule(8, limit.tightest()), procs, "{text:?}");
+        }
+        fs::remove_file(machine.0.join(file)).unwrap();
+        assert_eq!(rule(8, limit.tightest()), 8, "it is gone");
+    }
+
+    #[test]
     fn version_one_and_both_together() {
         let machine = Machine::new(
             "v1",

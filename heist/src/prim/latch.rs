@@ -137,6 +137,8 @@ impl Words {
 
     #[inline(always)]
     fn take(&self, me: usize) -> Taken {
+        #[cfg(not(loom))]
+        super::lock::check_allowed();
         // Relaxed: only this thread can have made itself the owner, and whether
         // it still is one is asked again below.
         if me != NOBODY && self.owner.load(Ordering::Relaxed) == me && self.enter(me) {

@@ -104,7 +104,37 @@ impl<T> DerefMut for Guard<'_, T> {
 /// must not be stopped then, since others would wait for it. Safe to call from a
 /// signal handler.
 pub(crate) fn any_held() -> bool {
-    order::held() != 0
+    order::held() & !order::FORBIDDEN != 0
+}
+
+/// While it lives, the calling thread takes no lock: it is in a signal handler, and
+/// whom that has interrupted may hold any of them. Debug builds check it.
+#[must_use]
+pub(crate) fn forbid() -> Forbidden {
+    if order::CHECKED {
+        order::set_held(order::held() | order::FORBIDDEN);
+    }
+    Forbidden(())
+}
+
+/// See [`forbid`].
+pub(crate) struct Forbidden(());
+
+impl Drop for Forbidden {
+    fn drop(&mut self) {
+        if order::CHECKED {
+            order::set_held(order::held() & !order::FORBIDDEN);
+        }
+    }
+}
+
+/// Panics in debug builds where locks are [forbidden](forbid). For what is as good as
+/// a lock.
+#[inline(always)]
+pub(crate) fn check_allowed() {
+    if order::CHECKED {
+        order::check_allowed();
+    }
 }
 
 /// Which ranks a thread holds.
@@ -137,6 +167,20 @@ mod order {
         }
     }
 
+    /// Whether this build looks for mistakes.
+    pub(super) const CHECKED: bool = cfg!(any(debug_assertions, sim));
+
+    /// Above all ranks: none may be taken.
+    pub(super) const FORBIDDEN: u32 = 1 << 31;
+
+    #[inline(never)]
+    pub(super) fn check_allowed() {
+        if held() & FORBIDDEN != 0 {
+            set_held(0);
+            panic!("heist: a signal handler takes a lock, which it may have interrupted");
+        }
+    }
+
     /// A rank that the thread holds.
     #[derive(Debug)]
     pub(super) struct Held(Rank);
@@ -154,7 +198,8 @@ mod order {
 
     #[inline]
     pub(super) fn acquiring(rank: Rank) -> Held {
-        if cfg!(any(debug_assertions, sim)) {
+        if CHECKED {
+            check_allowed();
             check(rank);
         }
         acquiring_out_of_order(rank)
@@ -200,6 +245,18 @@ mod tests {
         let high = Lock::new(Rank::Leaf, ());
         let _high = high.lock();
         let _low = low.lock();
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a signal handler takes a lock")]
+    fn one_in_a_handler_is_caught() {
+        let lock = Lock::new(Rank::Leaf, 1);
+        drop(forbid());
+        assert_eq!(*lock.lock(), 1, "allowed again");
+        let _handler = forbid();
+        assert!(!any_held());
+        drop(lock.lock());
     }
 
     #[test]

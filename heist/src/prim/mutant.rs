@@ -76,15 +76,32 @@ pub(crate) enum Mutant {
     FreezeAnywhere,
     /// A thread is asked to stand still before it has heard that it may go on.
     AskUnanswered,
+    /// A P that goes takes the goroutines that are queued on it along.
+    ForgetQueue,
+    /// A P that goes takes its timers along.
+    ForgetTimers,
+    /// A call that is declared does not publish what the runtime did before it.
+    DeclareUnordered,
+    /// Who gives its P up does not end its lease.
+    KeepLease,
+    /// An entry into the runtime does not wait for the end of a loan.
+    EnterLoan,
+    /// A P is put at an M's door, and what was done with it is not published.
+    PutUnordered,
+    /// A thread is woken for a P before the P is there.
+    WakeEmptyHanded,
+    /// A deadline that has passed wakes those who wait, and leaves them in the list.
+    ExpireListed,
 }
 
 impl Mutant {
     /// Those that the simulator catches. The others are the models': what a fence
-    /// beside a locked instruction adds, x86 does not show, which part of a ring a
-    /// thief takes breaks no rule, and that an entry meets a retake, or an event a short
-    /// read, in the very moment that matters takes thousands of seeds.
+    /// beside a locked instruction adds, or a release, x86 does not show, which part of a
+    /// ring a thief takes breaks no rule, and that an entry meets a retake or a loan, an
+    /// event a short read, or a deadline a close, in the very moment that matters takes
+    /// thousands of seeds.
     #[cfg(sim)]
-    pub(crate) const SIMULATED: [Mutant; 26] = [
+    pub(crate) const SIMULATED: [Mutant; 28] = [
         Mutant::NoRecheck,
         Mutant::DropBaton,
         Mutant::LoseOverflow,
@@ -111,6 +128,8 @@ impl Mutant {
         Mutant::NoRing,
         Mutant::RegisterUnseen,
         Mutant::DissolveQuietly,
+        Mutant::ForgetQueue,
+        Mutant::ForgetTimers,
     ];
 }
 

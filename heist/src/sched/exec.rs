@@ -339,15 +339,13 @@ fn hand_over(m: &'static M, g: &'static G) -> bool {
     let p = m.release_p();
     let idle = if frozen {
         // It may hold anything, the lock of the allocator too: the P first.
-        target.give(p, false);
-        target.note.wake();
+        target.hand_over(p);
         find::become_idle(m)
     } else {
         // First, so that it is there when the goroutine waits again, soon as a rule,
         // and its P is handed on.
         let idle = find::become_idle(m);
-        target.give(p, false);
-        target.note.wake();
+        target.hand_over(p);
         idle
     };
     if searched {

@@ -312,6 +312,7 @@ fn let_go(m: &'static M) -> bool {
 /// The signal handler, on the thread that was asked. Allocates nothing, takes no
 /// lock; `pc` is where the thread was.
 pub(super) fn answer(epoch: Epoch, pc: usize) {
+    let _no_locks = lock::forbid();
     let Some(m) = m::current() else { return };
     let stops = m.curg().is_some_and(|g| may_freeze(m, g, pc));
     // It learns of its eviction here.

@@ -10,10 +10,11 @@ use super::g::{G, flag};
 use super::m::{Inside, M};
 use super::p::{Held, P};
 use super::protocol::g_state::{Park, Status};
-use super::schedt::Sched;
+use super::schedt::{Sched, Shared};
 use super::wake;
 use crate::context::Resume;
 use crate::prim::atomic::Ordering;
+use crate::prim::lock::Guard;
 use crate::prim::thread;
 use std::time::Duration;
 
@@ -118,7 +119,8 @@ pub(crate) fn yield_without_p(m: &'static M, g: &'static G) -> Resume {
 }
 
 /// Gets a P for an M that has lost its own while its goroutine was in user
-/// code: an idle one, or in its turn. False if the runtime closes.
+/// code: that one if it is idle, another idle one, or one in its turn. False if the
+/// runtime closes.
 #[cold]
 pub(crate) fn regain_p(m: &'static M) -> bool {
     let Some(g) = m.goes_on_without_p() else { return false };
@@ -126,7 +128,7 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
     if sched.closing() {
         return false;
     }
-    let idle = sched.take_idle_p(&mut sched.shared.lock());
+    let idle = take_own_or_idle(m, &mut sched.shared.lock());
     if let Some(p) = idle {
         m.acquire_p(p);
         return true;
@@ -137,7 +139,7 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
             return false;
         }
         // A P that went idle since would not see what is queued now.
-        if let Some(p) = sched.take_idle_p(&mut shared) {
+        if let Some(p) = take_own_or_idle(m, &mut shared) {
             m.acquire_p(p);
             return false;
         }
@@ -145,6 +147,14 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
         true
     });
     m.p().is_some()
+}
+
+/// An idle P, the one that the M had before if that is one: what it has cached there
+/// is still warm, and its timers and stacks are there.
+fn take_own_or_idle(m: &'static M, shared: &mut Guard<'_, Shared>) -> Option<&'static P> {
+    let sched = m.sched;
+    let own = m.last_p().filter(|p| sched.idle_mask.contains(p.id));
+    own.filter(|p| sched.take_this_idle_p(shared, p)).or_else(|| sched.take_idle_p(shared))
 }
 
 /// Waits with the thread while the goroutine is queued, which `queue` does, unless

@@ -6,6 +6,7 @@
 use super::forks::Desk;
 use super::g::G;
 use super::p::{Count, Held, P};
+use super::protocol::delivery::Delivery;
 use super::protocol::freeze::Freeze;
 use super::protocol::g_state::Status;
 use super::protocol::lease::{Entry, Lease};
@@ -47,9 +48,11 @@ pub(crate) struct M {
     /// end.
     pub(crate) note: Note,
     /// A P on its way to this M.
-    next_p: AtomicPtr<P>,
+    next_p: Delivery<P>,
     /// The P that it holds, or held when its lease ended. Written by its thread.
     p: AtomicPtr<P>,
+    /// The last that it held, also if it has given it up since. Its thread's.
+    last_p: AtomicPtr<P>,
     /// The goroutine that it runs. Written by its thread.
     curg: AtomicPtr<G>,
     /// It counts as a searcher.
@@ -95,8 +98,9 @@ impl M {
             id,
             sched,
             note: Note::with_bell(&sched.poll),
-            next_p: AtomicPtr::new(ptr::null_mut()),
+            next_p: Delivery::new(),
             p: AtomicPtr::new(ptr::null_mut()),
+            last_p: AtomicPtr::new(ptr::null_mut()),
             curg: AtomicPtr::new(ptr::null_mut()),
             searching: AtomicBool::new(false),
             lease: Lease::new(),
@@ -140,6 +144,11 @@ impl M {
         load(&self.p)
     }
 
+    /// Own thread: the P that it had last.
+    pub(crate) fn last_p(&self) -> Option<&'static P> {
+        load(&self.last_p)
+    }
+
     #[inline(always)]
     pub(crate) fn curg(&self) -> Option<&'static G> {
         load(&self.curg)
@@ -160,22 +169,30 @@ impl M {
 
     /// Gives a sleeping M a P; the caller wakes it.
     pub(crate) fn give(&'static self, p: &'static P, searching: bool) {
-        debug_assert!(load(&self.next_p).is_none());
+        debug_assert!(!self.is_given_p());
         self.set_searching(searching);
-        store(&self.next_p, Some(p));
+        self.next_p.put(p);
+    }
+
+    /// Gives an M that waits with its goroutine a P, and wakes it.
+    pub(crate) fn hand_over(&'static self, p: &'static P) {
+        debug_assert!(!self.is_given_p());
+        self.set_searching(false);
+        self.next_p.hand_over(p, || self.note.wake());
     }
 
     /// Whether a P is on its way to it.
     pub(crate) fn is_given_p(&self) -> bool {
-        load(&self.next_p).is_some()
+        !self.next_p.arrived().is_null()
     }
 
     /// Own thread: takes the P that it was woken with.
     pub(crate) fn acquire_next_p(&'static self) -> bool {
-        let Some(p) = load(&self.next_p) else { return false };
+        // SAFETY: only a `&'static P` is ever put there.
+        let Some(p) = (unsafe { self.next_p.arrived().as_ref() }) else { return false };
         self.acquire_p(p);
         // Then, so that it is never without in the eyes of others.
-        store(&self.next_p, None);
+        self.next_p.taken();
         true
     }
 
@@ -183,6 +200,7 @@ impl M {
     pub(crate) fn acquire_p(&'static self, p: &'static P) {
         debug_assert!(self.p().is_none() && p.m().is_none());
         store(&self.p, Some(p));
+        store(&self.last_p, Some(p));
         p.set_m(Some(self));
         self.lease.renew();
     }
@@ -236,7 +254,7 @@ impl M {
     /// Starts a thread for this M, which begins with `p`.
     pub(crate) fn start(&'static self, p: &'static P, searching: bool) -> io::Result<()> {
         self.set_searching(searching);
-        store(&self.next_p, Some(p));
+        self.next_p.put(p);
         let name = format!("{}-m{}", self.sched.config().thread_name, self.id);
         let started = thread::start(name, STACK, move || self.main());
         match started {
@@ -245,7 +263,7 @@ impl M {
                 Ok(())
             }
             Err(error) => {
-                store(&self.next_p, None);
+                self.next_p.taken();
                 self.set_searching(false);
                 Err(error)
             }
@@ -288,7 +306,10 @@ pub(crate) fn serve(sched: &'static Sched, life: u32) {
         let m = super::wake::free_m(sched, &mut shared);
         // It looks around: nobody was woken for it.
         // Also over a P that came too late in the M's last life.
-        store(&m.next_p, sched.take_idle_p(&mut shared));
+        match sched.take_idle_p(&mut shared) {
+            Some(p) => m.next_p.put(p),
+            None => m.next_p.taken(),
+        }
         m
     };
     let _count = HeistThread::new();

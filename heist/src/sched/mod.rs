@@ -17,7 +17,7 @@
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
 //! | `stop` | stopping the world; another number of Ps |
 //! | `netpoll`, `company` | waiting for descriptors: who looks, and whom to wake; whether it pays to wake another |
-//! | `sysmon`, `signal`, `shutdown` | watching; faults and preemption; the end |
+//! | `sysmon`, `backoff`, `signal`, `shutdown` | watching; how often; faults and preemption; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
 pub(crate) mod protocol;
@@ -25,6 +25,8 @@ pub(crate) mod protocol;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: functions in alarms
 pub(crate) mod alarm;
+#[cfg(not(loom))]
+mod backoff;
 #[cfg(not(loom))]
 pub(crate) mod company;
 #[cfg(not(loom))]

@@ -402,3 +402,73 @@ pub(crate) fn absorb() {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+    use crate::prim::atomic::AtomicBool;
+    use crate::sync::{Condvar, Mutex, Once, RwLock, Semaphore, WaitGroup};
+    use crate::{chan, go};
+    use std::sync::Arc;
+
+    /// Asks the caller to leave, as sysmon does, before each `call`, until another
+    /// goroutine has run. How often it took.
+    fn asks_until_another_runs(call: &dyn Fn()) -> usize {
+        let ran = Arc::new(AtomicBool::new(false));
+        let runs = ran.clone();
+        let other = go(move || runs.store(true, Ordering::Relaxed));
+        let mut asks = 0;
+        while !ran.load(Ordering::Relaxed) && asks < 100 {
+            asks += 1;
+            let m = m::current().unwrap();
+            // sysmon may take this back meanwhile: hence more than once.
+            set_requests(m.sched, true);
+            m.preempt.store(true, Ordering::Relaxed);
+            call();
+        }
+        let _ = other.join();
+        asks
+    }
+
+    /// On one P, whoever calls one of these over and over lets others run.
+    #[test]
+    fn calls_that_do_not_wait_honour_a_request() {
+        let (send, receive) = chan::unbounded();
+        let (mutex, rwlock) = (Mutex::new(()), RwLock::new(()));
+        let (semaphore, condvar) = (Semaphore::new(1), Condvar::new());
+        let (done, once) = (Once::new(), Once::new());
+        done.call_once(|| ());
+        let group = WaitGroup::new();
+        let calls: &[(&str, &(dyn Fn() + Sync))] = &[
+            ("unpark", &|| crate::thread::current().unpark()),
+            ("park with a token", &|| {
+                crate::thread::current().unpark();
+                crate::thread::park();
+            }),
+            ("notify_one", &|| condvar.notify_one()),
+            ("notify_all", &|| condvar.notify_all()),
+            ("add", &|| group.add(1)),
+            ("done", &|| group.done()),
+            ("wait for nothing", &|| WaitGroup::new().wait()),
+            ("call_once", &|| done.call_once(|| ())),
+            ("call_once_force", &|| once.call_once_force(|_| ())),
+            ("Once::wait", &|| done.wait()),
+            ("send", &|| send.send(1).unwrap()),
+            ("recv", &|| assert_eq!(receive.recv(), Ok(1))),
+            ("lock", &|| drop(mutex.lock())),
+            ("read", &|| drop(rwlock.read())),
+            ("acquire", &|| drop(semaphore.acquire())),
+            ("add_permits", &|| semaphore.add_permits(1)),
+            ("syscall", &|| crate::syscall(|| ())),
+            ("no_preempt", &|| crate::no_preempt(|| ())),
+        ];
+        crate::Builder::new().max_procs(1).build().unwrap().run(|| {
+            group.add(1_000);
+            (0..1_000).for_each(|_| send.send(1).unwrap());
+            for (name, call) in calls {
+                let asks = asks_until_another_runs(call);
+                assert!(asks < 100, "{name} is no safe point");
+            }
+        });
+    }
+}

@@ -1,6 +1,7 @@
 //! Signals: stack overflow, SIGQUIT, preemption, and fork.
 //!
-//! Handlers allocate nothing and take no lock. Each knows the handler that was
+//! Handlers allocate nothing and take no lock (debug builds check that: `lock::forbid`).
+//! Each knows the handler that was
 //! there before and passes on what is not ours.
 
 use super::m;
@@ -164,6 +165,7 @@ static DUMP: AtomicBool = AtomicBool::new(false);
 
 /// SIGQUIT: some sysmon prints the dump.
 extern "C" fn on_quit(_: libc::c_int) {
+    let _no_locks = crate::prim::lock::forbid();
     DUMP.store(true, Ordering::SeqCst);
     super::schedt::all().for_each(|sched| sched.sysmon.poke());
 }

@@ -21,6 +21,7 @@ use super::schedt::{Sched, halt};
 use super::{find, wake};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::hint;
+use crate::prim::mutant::{Mutant, is};
 use std::ptr;
 use std::time::Duration;
 
@@ -208,11 +209,15 @@ impl World {
             unsafe { Held::new(sched.p(id)) }.flush(class);
         }
         for p in self.ps.iter().filter(|p| p.id >= procs) {
-            let queued = in_place::drain(p);
-            // Refused by a runtime that closes: shutdown finds them by their state.
-            let _ = sched.put_global(queued);
+            if !is(Mutant::ForgetQueue) {
+                let queued = in_place::drain(p);
+                // Refused by a runtime that closes: shutdown finds them by their state.
+                let _ = sched.put_global(queued);
+            }
             p.told.to_global(sched);
-            super::timers::move_all(sched, p, sched.p(0));
+            if !is(Mutant::ForgetTimers) {
+                super::timers::move_all(sched, p, sched.p(0));
+            }
             // SAFETY: the world stands, and nobody else has it.
             let p = unsafe { Held::new(p) };
             wake::withdraw_offer(sched, p);

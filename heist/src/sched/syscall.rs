@@ -6,9 +6,9 @@
 //!
 //! *At once* ([`blocking`]): the P goes to another M before the call.
 //!
-//! On the way back, in both, an M without a P takes an idle one; if there is none,
-//! its goroutine goes to the global queue like one that yields, and the M to the
-//! idle ones.
+//! On the way back, in both, an M without a P takes the one that it had if that is
+//! idle, or another idle one; if there is none, its goroutine goes to the global queue
+//! like one that yields, and the M to the idle ones.
 
 use super::g::G;
 use super::m::{self, Inside, M};
@@ -89,4 +89,64 @@ fn find_p(m: &'static M, g: &'static G) {
     // The caller has a value to return: not cut short by a shutdown, which stops
     // the goroutine at its next wait.
     let (Resume::Run | Resume::Unwind) = park::yield_whatever_comes();
+}
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+    use crate::prim::atomic::{AtomicUsize, Ordering};
+    use crate::prim::{hint, thread};
+    use crate::sched::schedt::Sched;
+    use std::sync::Arc;
+
+    const PS: usize = 3;
+
+    /// The P that the caller runs on.
+    fn here() -> u32 {
+        m::current().and_then(M::p).unwrap().id
+    }
+
+    /// Goroutines on all Ps, and the one on this P ends first: it is the one that has
+    /// been idle for longest, and the last that an M would take that takes any.
+    fn leave_first_of_all(runtime: &crate::Runtime, sched: &'static Sched, own: u32) {
+        let there = Arc::new(AtomicUsize::new(0));
+        let all: Vec<_> = (0..PS)
+            .map(|_| {
+                let there = there.clone();
+                runtime.go(move || {
+                    crate::no_preempt(|| {
+                        there.fetch_add(1, Ordering::SeqCst);
+                        while there.load(Ordering::SeqCst) < PS {
+                            hint::spin_loop();
+                        }
+                        while here() != own && !sched.idle_mask.contains(own) {
+                            hint::spin_loop();
+                        }
+                    });
+                })
+            })
+            .collect();
+        all.into_iter().for_each(|goroutine| goroutine.join().unwrap());
+        while (sched.idle.idle_ps() as usize) < PS {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn back_to_its_own_p_if_that_is_idle() {
+        let runtime = Arc::new(crate::Builder::new().max_procs(PS).build().unwrap());
+        let others = runtime.clone();
+        runtime.run(move || {
+            for _ in 0..20 {
+                let (own, sched) = (here(), m::current().unwrap().sched);
+                blocking(|| {
+                    let others = others.clone();
+                    // Not a goroutine's business: it would need a P for that.
+                    let other = std::thread::spawn(move || leave_first_of_all(&others, sched, own));
+                    other.join().unwrap();
+                });
+                assert_eq!(here(), own);
+            }
+        });
+    }
 }

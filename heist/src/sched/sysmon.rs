@@ -15,11 +15,10 @@
 //! | `HEISTDEBUG=schedtrace` | the line is printed from here |
 //! | SIGQUIT | the dump is printed from here, however wedged the others are |
 //!
-//! It sleeps 20 µs (0.1 ms while all compute), twice as long each time after 50 quiet
-//! rounds, up to 10 ms; up to 1 ms while some Ps are busy and some idle, since then somebody could run what
-//! a busy one keeps; and when all Ps have been idle for a while, until one of them
-//! is needed.
+//! It sleeps 20 µs (0.1 ms while all compute), longer when there has been nothing to do
+//! (`backoff`); and when all Ps have been idle for a while, until one of them is needed.
 
+use super::backoff::{Backoff, LONG, SHORT};
 use super::m::HeistThread;
 use super::mask::MAX_PROCS;
 use super::p::{Count, P};
@@ -38,11 +37,6 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-const SHORT: Duration = Duration::from_micros(20);
-/// While a P is idle that a busy one could do with, or that nobody polls for.
-const MEDIUM: Duration = Duration::from_millis(1);
-const LONG: Duration = Duration::from_millis(10);
-const QUIET_ROUNDS: u32 = 50;
 /// While all Ps are with goroutines that compute. A round costs as much of a CPU as 20 µs
 /// are, and a thread that has had its share of a CPU when it wakes up waits, however
 /// short the slice that it asks for, until the kernel's tick interrupts whoever computes
@@ -227,13 +221,10 @@ impl Watch {
     }
 
     fn run(&mut self) {
-        let (mut quiet, mut delay) = (0, SHORT);
+        let mut backoff = Backoff::new();
         let config = self.sched.config();
         while !self.sched.sysmon.stop.load(Ordering::SeqCst) {
-            if quiet > QUIET_ROUNDS {
-                delay = (delay * 2).min(if self.half_idle() { MEDIUM } else { LONG });
-            }
-            if self.sleep(delay) {
+            if self.sleep(backoff.next(self.half_idle())) {
                 signal::dump_if_asked();
             }
             self.sched.sysmon.rounds.bump();
@@ -245,14 +236,10 @@ impl Watch {
                 self.traced = now;
                 (reports.trace)(self.sched, config.trace_detail);
             }
-            if self.look(now) {
-                (quiet, delay) = (0, SHORT);
-            } else {
-                quiet += 1;
-            }
+            backoff.note(self.look(now));
             if now - self.busy > LINGER && config.trace.is_none() {
                 self.sleep_deeply();
-                (quiet, delay, self.busy) = (0, SHORT, clock::now());
+                (backoff, self.busy) = (Backoff::new(), clock::now());
             }
         }
     }
@@ -380,11 +367,7 @@ impl Watch {
 
     /// As many Ps as the process may use CPUs, unless somebody has said how many.
     fn follow_limit(&self) {
-        if !self.sched.follow_limit.load(Ordering::Relaxed) {
-            return;
-        }
-        let procs = thread::usable_cpus().min(MAX_PROCS) as u32;
-        if procs != self.sched.procs() {
+        if let Some(procs) = another_limit(self.sched, thread::usable_cpus) {
             // Refused by a runtime that closes.
             let _ = stop::set_procs(self.sched, procs, stop::Reason::CpuLimit);
         }
@@ -468,6 +451,14 @@ impl Watch {
     }
 }
 
+/// Another number of Ps that a runtime should have, if it goes by that of the CPUs.
+fn another_limit(sched: &Sched, cpus: impl FnOnce() -> usize) -> Option<u32> {
+    if !sched.follow_limit.load(Ordering::Relaxed) {
+        return None;
+    }
+    Some(cpus().min(MAX_PROCS) as u32).filter(|procs| *procs != sched.procs())
+}
+
 fn work_waits(sched: &Sched) -> bool {
     sched.runq_size.load(Ordering::Relaxed) != 0
         || sched.idle_runq_size.load(Ordering::Relaxed) != 0
@@ -535,6 +526,7 @@ pub(crate) fn dump() {
 #[cfg(all(test, not(any(loom, sim))))]
 mod tests {
     use super::*;
+    use crate::Builder;
 
     /// Whether somebody has woken it since the last time.
     fn woken(sysmon: &Sysmon) -> bool {
@@ -553,5 +545,31 @@ mod tests {
         assert!(woken(&sysmon));
         sysmon.notice_timer(400);
         assert!(!woken(&sysmon), "it has been woken already");
+    }
+
+    fn sched(runtime: &crate::Runtime) -> &'static Sched {
+        runtime.run(|| super::super::m::current().unwrap().sched)
+    }
+
+    #[test]
+    fn the_cpu_limit_is_for_those_who_were_not_told() {
+        let told = Builder::new().max_procs(3).build().unwrap();
+        assert_eq!(another_limit(sched(&told), || 1), None);
+        let follows = Builder::new().build().unwrap();
+        if crate::prim::env::var("HEIST_MAX_PROCS").is_some_and(|text| !text.is_empty()) {
+            // The environment tells: in the process that is started below, say.
+            return assert_eq!(another_limit(sched(&follows), || 1_000), None);
+        }
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", std::thread::current().name().unwrap()]);
+        let told = again.env("HEIST_MAX_PROCS", "3").output().unwrap();
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));
+        assert!(String::from_utf8_lossy(&told.stdout).contains("1 passed"), "{told:?}");
+        let (sched, procs) = (sched(&follows), follows.max_procs());
+        assert_eq!(another_limit(sched, || procs), None, "as it is");
+        assert_eq!(another_limit(sched, || procs + 1), Some(procs as u32 + 1));
+        assert_eq!(another_limit(sched, || 1_000_000), Some(MAX_PROCS as u32));
+        follows.set_max_procs(procs);
+        assert_eq!(another_limit(sched, || procs + 1), None, "told since");
     }
 }

@@ -216,8 +216,9 @@ fn rest(sched: &'static Sched) {
         queued.insert(g.id());
     });
     drop(shared);
-    if threads == 0 || has_refused() {
-        // It is being opened; or a thread was refused, and sysmon will try again.
+    if threads == 0 || has_refused() || sched.stopping() {
+        // It is being opened; or a thread was refused, and sysmon will try again; or
+        // somebody who stops the world has some of the Ps, and looks for the others soon.
         return;
     }
     for p in sched.ps() {

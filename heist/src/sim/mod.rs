@@ -5,7 +5,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `scenario.rs`, `scenario/` | small programs that a run explores: spawning, waking and ending; forks, preemption, sync, devices |
+//! | `scenario.rs`, `scenario/` | small programs that a run explores: spawning, waking and ending; forks, preemption, resizing, sync, devices |
 //! | `check.rs` | the rules that hold at every step |
 //! | `explore.rs` | running scenarios with many seeds, and with mistakes |
 //! | `workload.rs` | programs whose speed is measured |

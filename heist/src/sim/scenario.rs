@@ -5,6 +5,7 @@
 mod devices;
 mod forks;
 mod preempt;
+mod resize;
 mod sync;
 
 use super::Rng;
@@ -41,6 +42,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "calls", body: preempt::calls },
     Scenario { name: "freeze", body: preempt::freeze },
     Scenario { name: "late", body: preempt::late },
+    Scenario { name: "resize", body: resize::resize },
     Scenario { name: "forks", body: forks::tree },
     Scenario { name: "forks-that-wait", body: forks::that_wait },
     Scenario { name: "forks-and-hogs", body: forks::and_hogs },

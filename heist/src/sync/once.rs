@@ -63,6 +63,7 @@ impl Once {
     where
         F: FnOnce(),
     {
+        park::safe_point();
         if !self.is_completed() {
             self.call(false, |_| f(), Location::caller());
         }
@@ -90,12 +91,15 @@ impl Once {
     where
         F: FnOnce(&OnceState),
     {
+        park::safe_point();
         if !self.is_completed() {
             self.call(true, f, Location::caller());
         }
     }
 
     /// Whether something has run to its end.
+    // No safe point, nor is reading an initialized `OnceLock` or `LazyLock`: that is a
+    // load, which people do while they hold what must not cross a yield.
     #[inline]
     pub fn is_completed(&self) -> bool {
         self.word.is_complete()
@@ -117,6 +121,7 @@ impl Once {
     /// ```
     #[track_caller]
     pub fn wait(&self) {
+        park::safe_point();
         while !self.is_completed() {
             if self.word.is_poisoned() {
                 poisoned();
@@ -128,6 +133,7 @@ impl Once {
     /// Like [`wait`](Self::wait), but goes on waiting if a run panics.
     #[track_caller]
     pub fn wait_force(&self) {
+        park::safe_point();
         while !self.is_completed() {
             self.sleep(Until::Complete, Location::caller());
         }

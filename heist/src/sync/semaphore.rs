@@ -149,6 +149,7 @@ impl Semaphore {
     /// If that are more than `usize` can count.
     #[track_caller]
     pub fn add_permits(&self, n: usize) {
+        park::safe_point();
         let mut queue = self.queue.lock();
         let Some(permits) = queue.checked_add(n as u64) else {
             drop(queue);
@@ -180,6 +181,7 @@ impl Semaphore {
     }
 
     fn take(&self, n: u64, deadline: Option<u64>, site: &'static Location<'static>) -> bool {
+        park::safe_point();
         let mut queue = self.queue.lock();
         if queue.is_empty(0) && *queue >= n {
             *queue -= n;

@@ -78,6 +78,7 @@ impl WaitGroup {
     /// ```
     #[track_caller]
     pub fn add(&self, n: usize) {
+        park::safe_point();
         let more = n.checked_mul(ONE);
         // Relaxed: who adds and who waits are ordered by the caller, or not.
         let before = self.shared.word.fetch_add(more.unwrap_or(0), Ordering::Relaxed);
@@ -96,6 +97,7 @@ impl WaitGroup {
     /// If nothing was.
     #[track_caller]
     pub fn done(&self) {
+        park::safe_point();
         if !self.shared.done() {
             panic!("sync: negative WaitGroup counter");
         }
@@ -182,6 +184,7 @@ impl Shared {
     }
 
     fn wait(&self, site: &'static Location<'static>) {
+        park::safe_point();
         // Acquire: pairs with the releases in `done`.
         if self.word.load(Ordering::Acquire) < ONE {
             return;

@@ -106,6 +106,7 @@ impl Thread {
     /// sleeper.join().unwrap();
     /// ```
     pub fn unpark(&self) {
+        parking::safe_point();
         match &self.0 {
             Repr::Os { thread, .. } => thread.unpark(),
             Repr::Goroutine { g, id, .. } => {
@@ -201,8 +202,9 @@ pub fn yield_now() {
 #[track_caller]
 pub fn park() {
     let Some(g) = m::current_g() else { return prim::thread::park() };
-    if g.ticket.park() == Parking::Sleep {
-        sleep_parked(g, Location::caller());
+    match g.ticket.park() {
+        Parking::Sleep => sleep_parked(g, Location::caller()),
+        Parking::Token => parking::safe_point(),
     }
 }
 
@@ -217,7 +219,7 @@ pub fn park() {
 pub fn park_timeout(timeout: Duration) {
     let Some(g) = m::current_g() else { return prim::thread::park_timeout(timeout) };
     if g.ticket.park() == Parking::Token {
-        return;
+        return parking::safe_point();
     }
     let number = g.turn().begin();
     let due = Due::Unpark(g, number);

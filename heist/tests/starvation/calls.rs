@@ -222,3 +222,55 @@ unsafe extern "C" {
     #[link_name = "close"]
     fn libc_close(fd: i32) -> i32;
 }
+
+/// Every P is with somebody who computes and keeps it: an event from the network is
+/// found by sysmon, and whoever waits for it is made runnable.
+#[test]
+fn the_network_is_looked_at_while_nobody_else_can() {
+    const PS: usize = 2;
+    watched(|| {
+        let runtime = Builder::new().max_procs(PS).build().unwrap();
+        let (reader, mut writer) = heist::io::pipe().unwrap();
+        let reading = heist::thread::Builder::new().name("the reader".into());
+        let state = || {
+            let dump = heist::debug::dump();
+            let line = dump.lines().find(|line| line.contains("'the reader'"))?;
+            Some(line.split(['[', ']', ',']).nth(1)?.to_owned())
+        };
+        let (stop, busy) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (read, hogs) = runtime.run(|| {
+            let read = reading.spawn(move || {
+                let mut byte = [0];
+                { reader }.read_exact(&mut byte).unwrap();
+                byte[0]
+            });
+            while state().is_none_or(|state| !state.contains("wait")) {
+                heist::thread::yield_now();
+            }
+            let hog = || {
+                let (stop, busy) = (stop.clone(), busy.clone());
+                go(move || {
+                    heist::no_preempt(|| {
+                        busy.fetch_add(1, Ordering::SeqCst);
+                        while stop.load(Ordering::SeqCst) == 0 {
+                            std::hint::spin_loop();
+                        }
+                    });
+                })
+            };
+            (read.unwrap(), (0..PS).map(|_| hog()).collect::<Vec<_>>())
+        });
+        // From here on a plain thread acts: no P is free.
+        while busy.load(Ordering::SeqCst) < PS {
+            std::thread::yield_now();
+        }
+        std::io::Write::write_all(&mut writer, &[7]).unwrap();
+        while state().is_some_and(|state| state != "runnable") {
+            std::thread::yield_now();
+        }
+        assert_eq!(state().as_deref(), Some("runnable"), "nobody can have run it yet");
+        stop.store(1, Ordering::SeqCst);
+        hogs.into_iter().for_each(|hog| hog.join().unwrap());
+        assert_eq!(read.join().unwrap(), 7);
+    });
+}

@@ -272,7 +272,8 @@ pub(super) fn check_state(seed: u32) {
     set_rounding(seed);
     check_vectors(seed);
     check_registers(u64::from(seed));
-    assert_eq!(rounding(), if cfg!(target_arch = "x86_64") { seed } else { 0 });
+    check_wide_registers(u64::from(seed));
+    assert_eq!(rounding(), if cfg!(target_arch = "x86_64") { [seed; 2] } else { [0; 2] });
     set_rounding(0);
     assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(number));
 }
@@ -343,26 +344,155 @@ fn check_registers(seed: u64) {
 #[cfg(not(target_arch = "x86_64"))]
 fn check_registers(_: u64) {}
 
+/// The same of the 32 registers of 512 bits and a mask, if the machine has them.
 #[cfg(target_arch = "x86_64")]
-fn rounding() -> u32 {
-    let mut mxcsr = 0u32;
-    // SAFETY: stores a register to a live local.
-    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr) };
-    mxcsr >> 13 & 3
+fn check_wide_registers(seed: u64) {
+    use std::arch::asm;
+    if !is_x86_feature_detected!("avx512f") {
+        return;
+    }
+    let put: [[u64; 8]; 32] =
+        std::array::from_fn(|i| std::array::from_fn(|j| seed << 32 | (i * 8 + j) as u64));
+    let mut got = [[0u64; 8]; 32];
+    let mask = 0xa5a0 | seed as u32 & 3;
+    let mut mask_got: u32;
+    macro_rules! keep {
+        ($($i:literal)*) => {
+            asm!(
+                "kmovw k5, {mask:e}",
+                $(concat!("vmovdqu64 zmm", $i, ", [{put} + 64*", $i, "]"),)*
+                "2: dec {count}",
+                "jnz 2b",
+                $(concat!("vmovdqu64 [{got} + 64*", $i, "], zmm", $i),)*
+                "kmovw {mask:e}, k5",
+                "vzeroupper",
+                put = in(reg) put.as_ptr(),
+                got = in(reg) got.as_mut_ptr(),
+                mask = inout(reg) mask => mask_got,
+                count = inout(reg) 5_000_000u64 => _,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                // The others, and k5, are nobody's in code that is not compiled for them.
+                options(nostack),
+            )
+        };
+    }
+    // SAFETY: reads and writes the two arrays, with instructions that the machine has.
+    unsafe {
+        keep!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
+              16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+    }
+    assert_eq!((put, mask), (got, mask_got));
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn check_wide_registers(_: u64) {}
+
+/// The direction of rounding in the control words of SSE and of the x87.
+#[cfg(target_arch = "x86_64")]
+fn rounding() -> [u32; 2] {
+    let (mut mxcsr, mut x87) = (0u32, 0u16);
+    // SAFETY: stores two registers to live locals.
+    unsafe {
+        std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr);
+        std::arch::asm!("fnstcw [{}]", in(reg) &raw mut x87);
+    }
+    [mxcsr >> 13 & 3, u32::from(x87 >> 10 & 3)]
 }
 
 /// Sums of whole numbers come out the same in each direction.
 #[cfg(target_arch = "x86_64")]
 fn set_rounding(direction: u32) {
-    let mxcsr = 0x1f80 | direction << 13;
+    let (mxcsr, x87) = (0x1f80 | direction << 13, 0x037f | (direction << 10) as u16);
     // SAFETY: all exceptions stay masked; only the direction of rounding changes.
-    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const mxcsr) };
+    unsafe {
+        std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const mxcsr);
+        std::arch::asm!("fldcw [{}]", in(reg) &raw const x87);
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn rounding() -> u32 {
-    0
+fn rounding() -> [u32; 2] {
+    [0; 2]
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn set_rounding(_: u32) {}
+
+/// What the kernel says of a thread: which signals it blocks.
+fn blocked(task: &std::path::Path) -> Option<u64> {
+    let status = std::fs::read_to_string(task.join("status")).ok()?;
+    let set = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+    u64::from_str_radix(set.trim(), 16).ok()
+}
+
+fn has(set: u64, signal: libc::c_int) -> bool {
+    set >> (signal - 1) & 1 != 0
+}
+
+/// While a thread stands still it runs no handler of the program's: all signals are
+/// masked there but those that a fault raises. They come when it goes on.
+#[test]
+fn a_thread_that_stands_still_runs_no_other_handler() {
+    static NESTED: AtomicUsize = AtomicUsize::new(0);
+    /// Counts its calls, and those on top of a handler of ours, where that is masked.
+    extern "C" fn note(_: libc::c_int) {
+        // SAFETY: asks only; the set is filled before it is read.
+        let masked = unsafe {
+            let mut set = std::mem::MaybeUninit::uninit();
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr());
+            libc::sigismember(set.as_ptr(), libc::SIGURG) == 1
+        };
+        NESTED.fetch_add(usize::from(masked), Ordering::SeqCst);
+        CALLS.fetch_add(1, Ordering::SeqCst);
+    }
+    const MASKED: [libc::c_int; 9] = [
+        libc::SIGURG,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGTERM,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGALRM,
+        libc::SIGPROF,
+        libc::SIGCHLD,
+    ];
+    const FAULTS: [libc::c_int; 5] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+    alone!();
+    // SAFETY: the handler asks and counts.
+    unsafe { libc::signal(libc::SIGUSR1, note as *const () as libc::sighandler_t) };
+    watched(|| {
+        let sent = Builder::new().max_procs(1).max_runners(0).build().unwrap().run(|| {
+            let hogs = Hogs::start(4, || ());
+            let (mut seen, mut sent) = (0, 0);
+            while seen < 50 {
+                time::sleep(Duration::from_millis(1));
+                let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+                for task in tasks.filter_map(|task| Some(task.ok()?.path())) {
+                    // Only in our handler it is masked.
+                    let Some(set) = blocked(&task).filter(|set| has(*set, libc::SIGURG)) else {
+                        continue;
+                    };
+                    seen += 1;
+                    assert_eq!(MASKED.map(|signal| has(set, signal)), [true; 9], "{set:x}");
+                    assert_eq!(FAULTS.map(|signal| has(set, signal)), [false; 5], "{set:x}");
+                    let id: i32 = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
+                    // SAFETY: there is a handler for it.
+                    let rc = unsafe {
+                        libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGUSR1)
+                    };
+                    sent += usize::from(rc == 0);
+                }
+            }
+            hogs.stop();
+            sent
+        });
+        // Those that came while another was pending are one.
+        let calls = CALLS.load(Ordering::SeqCst);
+        assert!((1..=sent).contains(&calls), "{calls} of {sent}");
+        assert_eq!(NESTED.load(Ordering::SeqCst), 0, "a handler ran on top of ours");
+    });
+}

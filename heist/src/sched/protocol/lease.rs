@@ -72,15 +72,15 @@ impl Lease {
     }
 
     /// User code says that it may block from now on, or that it is over.
-    #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn declare(&self, call: bool) {
-        // Release: as `leave`.
-        self.place.store(if call { CALL } else { USER }, Ordering::Release);
+        // Release: as `leave`, whose store whoever retakes may no longer see.
+        let order =
+            if is(Mutant::DeclareUnordered) { Ordering::Relaxed } else { Ordering::Release };
+        self.place.store(if call { CALL } else { USER }, order);
     }
 
     /// Whether the M is in a call that was declared. For sysmon and for reports.
-    #[cfg(not(loom))]
     pub(crate) fn in_call(&self) -> bool {
         self.place.load(Ordering::Relaxed) == CALL
     }
@@ -105,6 +105,7 @@ impl Lease {
         loop {
             match self.claim.compare_exchange(ASKED, NONE, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) | Err(NONE) => return Entry::Tenant,
+                Err(BORROWED) if is(Mutant::EnterLoan) => return Entry::Tenant,
                 Err(BORROWED) => hint::give_way(),
                 Err(_) => return Entry::Evicted,
             }
@@ -126,15 +127,22 @@ impl Lease {
     }
 
     /// The M has given its P up by itself: the next entry is told.
-    #[cfg(not(loom))]
     #[inline]
     pub(crate) fn end(&self) {
+        if is(Mutant::KeepLease) {
+            return;
+        }
+        // Over a question that came meanwhile: whoever asked sees that it has failed.
+        // (loom would let a plain store come before a read-modify-write that did not
+        // read it, which no order of the two allows.)
+        #[cfg(loom)]
+        let _ = self.claim.swap(TAKEN, Ordering::Relaxed);
+        #[cfg(not(loom))]
         self.claim.store(TAKEN, Ordering::Relaxed);
     }
 
     /// Whether the M has lost its P, or given it up. For its own thread, and for
     /// whoever retakes.
-    #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn is_over(&self) -> bool {
         self.claim.load(Ordering::Relaxed) == TAKEN
@@ -263,28 +271,128 @@ mod model {
 
     /// Two entries against a loan: what belongs to the P is used by one at a time,
     /// and the M keeps its P.
+    fn enter_and_borrow() {
+        let shared = Arc::new((Lease::new(), Plain::new(0u32)));
+        shared.0.renew();
+        shared.1.set(1);
+        shared.0.leave();
+        let sysmon = {
+            let shared = shared.clone();
+            loom::thread::spawn(move || {
+                let loan = shared.0.borrow(|| shared.1.set(shared.1.get() + 1));
+                u32::from(loan.is_some())
+            })
+        };
+        for _ in 0..2 {
+            assert_eq!(shared.0.enter(), Entry::Tenant);
+            shared.1.set(shared.1.get() + 1);
+            shared.0.leave();
+        }
+        let borrowed = sysmon.join().unwrap();
+        assert_eq!(shared.0.enter(), Entry::Tenant);
+        assert_eq!(shared.1.get(), 3 + borrowed);
+    }
+
     #[test]
     fn entry_against_borrow() {
-        loom::model(|| {
-            let shared = Arc::new((Lease::new(), Plain::new(0u32)));
-            shared.0.renew();
-            shared.1.set(1);
-            shared.0.leave();
-            let sysmon = {
-                let shared = shared.clone();
-                loom::thread::spawn(move || {
-                    let loan = shared.0.borrow(|| shared.1.set(shared.1.get() + 1));
-                    u32::from(loan.is_some())
-                })
-            };
-            for _ in 0..2 {
-                assert_eq!(shared.0.enter(), Entry::Tenant);
+        loom::model(enter_and_borrow);
+    }
+
+    #[test]
+    fn mistakes_with_loans_are_seen() {
+        must_fail(Mutant::EnterLoan, enter_and_borrow);
+    }
+
+    /// A declared call (`sched::syscall`) against a retake that wants only what is in
+    /// one: whoever takes the P sees all that the runtime did with it, and the M hears
+    /// of it when the call is over, or at its next entry.
+    fn call_and_retake() {
+        let shared = Arc::new((Lease::new(), Plain::new(0u32)));
+        shared.0.renew();
+        let sysmon = {
+            let shared = shared.clone();
+            loom::thread::spawn(move || {
+                let taken = shared.0.retake(|| shared.0.in_call().then_some(())).is_some();
+                if taken {
+                    assert_eq!(shared.1.get(), 1);
+                    shared.1.set(2);
+                }
+                taken
+            })
+        };
+        shared.1.set(1);
+        shared.0.leave();
+        shared.0.declare(true);
+        // Here it blocks.
+        shared.0.declare(false);
+        let over = shared.0.is_over();
+        let entry = shared.0.enter();
+        if entry == Entry::Tenant {
+            assert!(!over, "what was taken stays taken");
+            assert_eq!(shared.1.get(), 1);
+            shared.1.set(2);
+        }
+        let taken = sysmon.join().unwrap();
+        assert_eq!(entry == Entry::Evicted, taken, "one of them has the P");
+        assert_eq!(shared.1.get(), 2);
+    }
+
+    #[test]
+    fn a_declared_call_against_retake() {
+        loom::model(call_and_retake);
+    }
+
+    /// A call that gives its P up at once (`sched::syscall::blocking`), against whoever
+    /// gets that and against a retake: the M has no P when it is back, and takes the one
+    /// that is idle then.
+    fn give_up_and_come_back() {
+        /// The lease, what belongs to the P, and whether that is idle.
+        type Shared = (Lease, Plain<u32>, AtomicU32);
+        fn use_idle(shared: &Shared) -> bool {
+            let idle = shared.2.swap(0, Ordering::Acquire) == 1;
+            if idle {
                 shared.1.set(shared.1.get() + 1);
-                shared.0.leave();
+                shared.2.store(1, Ordering::Release);
             }
-            let borrowed = sysmon.join().unwrap();
-            assert_eq!(shared.0.enter(), Entry::Tenant);
-            assert_eq!(shared.1.get(), 3 + borrowed);
-        });
+            idle
+        }
+        let shared: Arc<Shared> = Arc::new((Lease::new(), Plain::new(0), AtomicU32::new(0)));
+        shared.0.renew();
+        let other = {
+            let shared = shared.clone();
+            loom::thread::spawn(move || {
+                assert!(shared.0.retake(|| shared.0.in_call().then_some(())).is_none());
+                u32::from(use_idle(&shared))
+            })
+        };
+        shared.1.set(1);
+        shared.0.end();
+        shared.2.store(1, Ordering::Release);
+        shared.0.leave();
+        shared.0.declare(true);
+        // Here it blocks.
+        shared.0.declare(false);
+        let over = shared.0.is_over();
+        let mine = match shared.0.enter() {
+            Entry::Tenant => {
+                shared.1.set(shared.1.get() + 1);
+                true
+            }
+            Entry::Evicted => use_idle(&shared),
+        };
+        let used = other.join().unwrap();
+        assert!(over, "it is told");
+        assert_eq!(shared.1.get(), 1 + used + u32::from(mine));
+    }
+
+    #[test]
+    fn a_p_given_up_for_a_call() {
+        loom::model(give_up_and_come_back);
+    }
+
+    #[test]
+    fn mistakes_with_calls_are_seen() {
+        must_fail(Mutant::DeclareUnordered, call_and_retake);
+        must_fail(Mutant::KeepLease, give_up_and_come_back);
     }
 }
