@@ -65,7 +65,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(r.recv(), Ok(5));
     /// assert_eq!(r.recv(), Err(RecvError));
     /// ```
-    #[inline]
+    #[inline(always)] // as `park::yield_now`
     #[track_caller]
     pub fn recv(&self) -> Result<T, RecvError> {
         let received = match &self.source {

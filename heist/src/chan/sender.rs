@@ -46,7 +46,7 @@ impl<T> Sender<T> {
     /// drop(r);
     /// assert_eq!(s.send(2), Err(SendError(2)));
     /// ```
-    #[inline]
+    #[inline(always)] // as `park::yield_now`
     #[track_caller]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         match self.channel.send(message, Until::Forever, Location::caller()) {
