@@ -346,6 +346,23 @@ pub(crate) fn unwind() -> ! {
 /// Makes a goroutine runnable. The one answer to its park.
 #[inline]
 pub(crate) fn ready(g: &'static G) {
+    if let Some(m) = m::current()
+        && m.sched.slot() == g.runtime()
+        && !g.has(flag::IDLE_PRIORITY)
+        && !m.sched.closing()
+        && let Some(inside) = Inside::enter()
+    {
+        return match g.ready_with_p() {
+            Ready::Deferred => {}
+            Ready::Enqueue => wake::ready_next(inside.m, inside.p, g),
+        };
+    }
+    ready_from_outside(g);
+}
+
+#[cold]
+#[inline(never)]
+fn ready_from_outside(g: &'static G) {
     // Looked at before the goroutine is runnable: from then on a runtime that
     // shuts down may end it, and the block may be another's.
     let home = Home::of(g);
