@@ -10,7 +10,7 @@ use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
-use super::{forks, heir, locked, names, wake};
+use super::{brief, forks, heir, locked, names, wake};
 use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
@@ -290,7 +290,8 @@ fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
     } else {
         let _ = sched.put_global([g]);
     }
-    if sched.idle.idle_ps() != 0 {
+    let gives_way = p.own().gives_way.replace(false);
+    if sched.idle.idle_ps() != 0 && !(gives_way && brief::leave_to_owner(p)) {
         fence(Ordering::SeqCst);
         wake::wake_p(sched);
     }

@@ -23,7 +23,7 @@ use super::schedt::{Sched, Shared};
 use super::steal::{self, Look};
 use super::stop::{self, Halt};
 use super::timers::Keeper;
-use super::{netpoll, thieves, timers, wake};
+use super::{brief, netpoll, thieves, timers, wake};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
@@ -237,7 +237,9 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
 #[inline(always)]
 fn from_local(p: Held) -> Option<Next> {
     let popped = p.runq.pop()?;
-    if popped.inherit_time && slice_is_over(p) {
+    if !popped.inherit_time {
+        brief::popped(p);
+    } else if slice_is_over(p) {
         return rotate(p, popped.item);
     }
     Some(Next { g: popped.item, inherit_time: popped.inherit_time })
