@@ -15,6 +15,14 @@ use std::panic::Location;
 
 pub(super) type Site = &'static Location<'static>;
 
+/// Whether a message needs so much of the stack that those who send and receive it do so
+/// in a function of their own: a function that calls them several times would have room
+/// for all those messages in its frame. (So would one without optimisation for small
+/// ones: there, nothing is inlined.)
+pub(super) const fn is_large<T>() -> bool {
+    size_of::<T>() > 256
+}
+
 /// One who waits at a channel.
 #[derive(Clone, Copy)]
 pub(super) enum Who {

@@ -49,7 +49,7 @@ pub struct IntoIter<T> {
 impl<T> Iterator for Iter<'_, T> {
     type Item = T;
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))] // as `Receiver::recv`
     #[track_caller]
     fn next(&mut self) -> Option<T> {
         self.receiver.recv().ok()
@@ -67,7 +67,7 @@ impl<T> Iterator for TryIter<'_, T> {
 impl<T> Iterator for IntoIter<T> {
     type Item = T;
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))] // as `Receiver::recv`
     #[track_caller]
     fn next(&mut self) -> Option<T> {
         self.receiver.recv().ok()

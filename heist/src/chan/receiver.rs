@@ -1,5 +1,6 @@
 //! The side that receives.
 
+use super::channel::is_large;
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::handle::Handle;
 use super::iter::{Iter, TryIter};
@@ -65,11 +66,13 @@ impl<T> Receiver<T> {
     /// assert_eq!(r.recv(), Ok(5));
     /// assert_eq!(r.recv(), Err(RecvError));
     /// ```
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))] // as `park::yield_now`
     #[track_caller]
     pub fn recv(&self) -> Result<T, RecvError> {
         let received = match &self.source {
-            Source::Channel(channel) => channel.recv(Until::Forever, Location::caller()),
+            Source::Channel(channel) if const { !is_large::<T>() } => {
+                channel.recv(Until::Forever, Location::caller())
+            }
             _ => self.recv_elsewhere(Until::Forever, Location::caller()),
         };
         match received {
@@ -164,7 +167,7 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Receives from what is no channel.
+    /// Receives from what is no channel, or what is large.
     #[cold]
     #[inline(never)]
     fn recv_elsewhere(

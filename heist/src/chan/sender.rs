@@ -1,5 +1,6 @@
 //! The side that sends.
 
+use super::channel::is_large;
 use super::error::{SendError, SendTimeoutError, TrySendError};
 use super::handle::Handle;
 use super::until::Until;
@@ -46,10 +47,22 @@ impl<T> Sender<T> {
     /// drop(r);
     /// assert_eq!(s.send(2), Err(SendError(2)));
     /// ```
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))] // as `park::yield_now`
     #[track_caller]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        if const { is_large::<T>() } {
+            return self.send_large(message, Location::caller());
+        }
         match self.channel.send(message, Until::Forever, Location::caller()) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(SendError(error.into_inner())),
+        }
+    }
+
+    /// Out of line: see [`is_large`].
+    #[inline(never)]
+    fn send_large(&self, message: T, site: &'static Location<'static>) -> Result<(), SendError<T>> {
+        match self.channel.send(message, Until::Forever, site) {
             Ok(()) => Ok(()),
             Err(error) => Err(SendError(error.into_inner())),
         }

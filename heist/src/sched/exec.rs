@@ -10,7 +10,7 @@ use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
-use super::{forks, heir, locked, names, wake};
+use super::{brief, forks, heir, locked, names, wake};
 use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
@@ -67,7 +67,15 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
         return without_p(m, g, asked);
     }
     let p = m.held();
+    // What goroutines mostly do, and in a hurry: not by way of a table.
+    if asked == Some(Suspend::Park) {
+        if g.state.park() == Park::Notified {
+            requeue_woken(m, p, g);
+        }
+        return true;
+    }
     match asked {
+        Some(Suspend::Park) => unreachable!("asked above"),
         Some(Suspend::Yield) => {
             g.state.become_(Status::Runnable);
             requeue(m.sched, p, g);
@@ -76,10 +84,6 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
             g.state.become_(Status::Runnable);
             requeue_preempted(m, g);
         }
-        Some(Suspend::Park) => match g.state.park() {
-            Park::Parked => {}
-            Park::Notified => requeue_woken(m, p, g),
-        },
         Some(Suspend::Done) if g.has(flag::PINNED) => return end_locked(m, g),
         Some(Suspend::Done) => end(m.sched, p, g),
         None => fatal!("a frame ended under its goroutine"),
@@ -286,7 +290,8 @@ fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
     } else {
         let _ = sched.put_global([g]);
     }
-    if sched.idle.idle_ps() != 0 {
+    let gives_way = p.own().gives_way.replace(false);
+    if sched.idle.idle_ps() != 0 && !(gives_way && brief::leave_to_owner(p)) {
         fence(Ordering::SeqCst);
         wake::wake_p(sched);
     }

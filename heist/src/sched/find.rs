@@ -23,7 +23,7 @@ use super::schedt::{Sched, Shared};
 use super::steal::{self, Look};
 use super::stop::{self, Halt};
 use super::timers::Keeper;
-use super::{netpoll, thieves, timers, wake};
+use super::{brief, netpoll, thieves, timers, wake};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
@@ -73,38 +73,74 @@ impl Next {
 
 /// The next goroutine for an M with a P. Sleeps until there is one; `None` when
 /// the thread is to end, with no P.
+///
+/// What is near is inlined into the scheduler's loop: most goroutines that run next are
+/// there, a moment after their waker has left.
+#[inline(always)]
 pub(crate) fn find_runnable(m: &'static M) -> Option<Next> {
+    match near(m) {
+        Near::Here(next) => Some(next),
+        Near::Nothing => find_farther(m),
+        Near::End => None,
+    }
+}
+
+/// What is to be run next, of what the P itself has.
+enum Near {
+    Here(Next),
+    Nothing,
+    /// The thread is to end.
+    End,
+}
+
+/// Phases 0 to 3.
+#[inline(always)]
+fn near(m: &'static M) -> Near {
+    if m.sched.halts() && !may_go_on(m) {
+        return Near::End;
+    }
+    let p = m.held();
+    timers::check(m.sched, p);
+    match from_global_now_and_then(m, p).or_else(|| from_local(p)) {
+        Some(next) => Near::Here(found(m, next)),
+        None => Near::Nothing,
+    }
+}
+
+/// Phase 0, if there is something to it. False when the thread is to end.
+#[cold]
+fn may_go_on(m: &'static M) -> bool {
+    loop {
+        match stop::at_safe_point(m) {
+            Halt::GoOn => return true,
+            Halt::LookAgain if !m.sched.halts() => return true,
+            Halt::LookAgain => {}
+            Halt::End => return false,
+        }
+    }
+}
+
+/// The phases from 4 on, and those before them once more, until there is something.
+#[inline(never)]
+fn find_farther(m: &'static M) -> Option<Next> {
     loop {
         let p = m.held();
-        if m.sched.halts() {
-            match stop::at_safe_point(m) {
-                Halt::GoOn => {}
-                Halt::LookAgain => continue,
-                Halt::End => return None,
-            }
-        }
-        timers::check(m.sched, p);
-        if let Some(next) = from_global_now_and_then(m, p).or_else(|| from_local(p)) {
-            return Some(found(m, next));
-        }
         let told = || p.told.pop().map(Next::fresh);
         if let Some(next) = next_round(m, p).or_else(|| from_local(p)).or_else(told) {
             return Some(found(m, next));
         }
-        if poll_network(m, p) || timers::run_due(m.sched, p) {
-            continue;
+        if !poll_network(m, p) && !timers::run_due(m.sched, p) {
+            if let Some(g) = search(m, p).or_else(|| idle_priority(m)) {
+                return Some(found(m, Next::fresh(g)));
+            }
+            if !search_on(m, p) && !sleep(m) {
+                return None;
+            }
         }
-        if let Some(g) = search(m, p) {
-            return Some(found(m, Next::fresh(g)));
-        }
-        if let Some(g) = idle_priority(m) {
-            return Some(found(m, Next::fresh(g)));
-        }
-        if search_on(m, p) {
-            continue;
-        }
-        if !sleep(m) {
-            return None;
+        match near(m) {
+            Near::Here(next) => return Some(next),
+            Near::Nothing => {}
+            Near::End => return None,
         }
     }
 }
@@ -201,7 +237,9 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
 #[inline(always)]
 fn from_local(p: Held) -> Option<Next> {
     let popped = p.runq.pop()?;
-    if popped.inherit_time && slice_is_over(p) {
+    if !popped.inherit_time {
+        brief::popped(p);
+    } else if slice_is_over(p) {
         return rotate(p, popped.item);
     }
     Some(Next { g: popped.item, inherit_time: popped.inherit_time })

@@ -19,7 +19,7 @@
 use super::forks::Attached;
 use super::local::Locals;
 use super::m::M;
-use super::protocol::g_state::GState;
+use super::protocol::g_state::{GState, Ready};
 use super::protocol::join::JoinWord;
 use super::protocol::ticket::Ticket;
 use super::protocol::turn::TurnWord;
@@ -230,6 +230,15 @@ impl G {
     #[inline]
     pub(crate) fn turn(&self) -> TurnWord<'_> {
         TurnWord(&self.turn)
+    }
+
+    /// Answers its park, by a waker that has a P of its runtime. Shutdown takes
+    /// goroutines that wait once no M has a P; only one that waits with its thread takes
+    /// itself, as soon as the runtime closes.
+    #[inline(always)]
+    pub(crate) fn ready_with_p(&self) -> Ready {
+        // Pinned before it parked, if at all, so that this sees it.
+        self.state.ready_if(|| !self.has(flag::PINNED))
     }
 
     /// Notes why, since when and where it is going to wait.

@@ -5,6 +5,7 @@
 //! only the holder can have. What thieves, sysmon and reports read is atomic.
 
 use super::alarm;
+use super::brief::Brief;
 use super::frames::Frames;
 use super::g::G;
 use super::g_pool;
@@ -96,6 +97,9 @@ pub(crate) struct Own {
     /// Since when its M has searched in vain, or 0 (see `find::search_on`).
     pub(crate) search_since: Cell<u64>,
     pub(crate) looks: Looks,
+    pub(crate) brief: Brief,
+    /// The present goroutine yields to a few others (see `park::give_way_to_few`).
+    pub(crate) gives_way: Cell<bool>,
     pub(crate) alarms: alarm::Cache,
     /// When the network last had something for this P, and for how many goroutines.
     pub(crate) batch: Cell<(u64, u64)>,
@@ -133,6 +137,11 @@ pub(crate) struct P {
     pub(crate) safe_point: AtomicBool,
     /// A thief took this P's runnext: its goroutine computes on after a wake.
     pub(crate) late: AtomicBool,
+    /// The number of a queue that nobody was woken for, or 0 (see `brief`). Written by the
+    /// holder.
+    pub(crate) left: AtomicU32,
+    /// The number of one that sysmon has seen for long.
+    pub(crate) overdue: AtomicU32,
     pub(crate) timers: Timers<Due>,
     /// sysmon has seen a timer that is late.
     pub(crate) timers_late: AtomicBool,
@@ -160,6 +169,8 @@ impl P {
             m: AtomicPtr::new(ptr::null_mut()),
             safe_point: AtomicBool::new(false),
             late: AtomicBool::new(false),
+            left: AtomicU32::new(0),
+            overdue: AtomicU32::new(0),
             timers: Timers::new(),
             timers_late: AtomicBool::new(false),
             counters: Counters::default(),
@@ -180,6 +191,8 @@ impl P {
                 wary: Cell::new(0),
                 search_since: Cell::new(0),
                 looks: Looks::default(),
+                brief: Brief::default(),
+                gives_way: Cell::new(false),
                 alarms: alarm::Cache::new(),
                 batch: Cell::default(),
                 due: Cell::default(),
@@ -230,6 +243,14 @@ impl Held {
     #[inline(always)]
     pub(crate) unsafe fn new(p: &'static P) -> Held {
         Held { p, marker: PhantomData }
+    }
+
+    /// A P of no scheduler's.
+    #[cfg(test)]
+    pub(crate) fn of_nobody() -> Held {
+        let p = Box::leak(Box::new(P::new(0, false)));
+        // SAFETY: nobody else knows it.
+        unsafe { Held::new(p) }
     }
 
     /// The P itself, for those who keep it without holding it.
@@ -293,6 +314,8 @@ impl Held {
         self.own().rng.reseed(seed ^ u64::from(self.p.id) << 32);
         self.flush(class);
         self.p.told.clear();
+        self.p.left.store(0, Ordering::Relaxed);
+        self.own().gives_way.set(false);
         self.own().offered_next.set(false);
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);

@@ -6,7 +6,7 @@ use super::m::{self, Inside, M, ToLeave};
 use super::protocol::g_state::Ready;
 use super::schedt::Sched;
 use super::task::Shutdown;
-use super::{tls_guard, wake};
+use super::{brief, tls_guard, wake};
 use crate::context::{Resume, Suspend};
 use crate::prim::atomic::{AtomicU32, Ordering};
 use crate::prim::fatal::fatal;
@@ -186,7 +186,8 @@ const WARY: u32 = 16;
 /// whether they have.
 ///
 /// A few only: behind many it would be later than one that is woken, who is next. And
-/// not while a P is idle, which would be woken to take it away.
+/// not while a P is idle, which would be woken to take it away, unless this one's queues
+/// are brief: then nobody is.
 ///
 /// Never unwinds, as [`poll_point`].
 #[inline(always)]
@@ -203,8 +204,14 @@ pub(crate) fn give_way_to_few() -> bool {
         return false;
     }
     let queued = p.runq.len();
-    if queued == 0 || queued > FEW || !(p.runq.alone() || m.sched.idle.idle_ps() == 0) {
+    if queued == 0 || queued > FEW {
         return false;
+    }
+    if !p.runq.alone() && m.sched.idle.idle_ps() != 0 {
+        if !brief::is_sure(p) {
+            return false;
+        }
+        p.own().gives_way.set(true);
     }
     drop(inside);
     let (Resume::Run | Resume::Unwind) = yield_whatever_comes();
@@ -346,6 +353,23 @@ pub(crate) fn unwind() -> ! {
 /// Makes a goroutine runnable. The one answer to its park.
 #[inline]
 pub(crate) fn ready(g: &'static G) {
+    if let Some(m) = m::current()
+        && m.sched.slot() == g.runtime()
+        && !g.has(flag::IDLE_PRIORITY)
+        && !m.sched.closing()
+        && let Some(inside) = Inside::enter()
+    {
+        return match g.ready_with_p() {
+            Ready::Deferred => {}
+            Ready::Enqueue => wake::ready_next(inside.m, inside.p, g),
+        };
+    }
+    ready_from_outside(g);
+}
+
+#[cold]
+#[inline(never)]
+fn ready_from_outside(g: &'static G) {
     // Looked at before the goroutine is runnable: from then on a runtime that
     // shuts down may end it, and the block may be another's.
     let home = Home::of(g);

@@ -5,6 +5,7 @@
 //! and visits only Ps whose bit is set: at many Ps an empty scan costs a few
 //! loads, not a walk. In the last round it takes also a runnext, after a grace.
 
+use super::brief;
 use super::g::G;
 use super::m::M;
 use super::mask::WORD;
@@ -224,6 +225,20 @@ pub(crate) fn anything_offered(sched: &Sched) -> bool {
     // was not offered does not count: nobody but its owner may take it, and whoever
     // looked for it would look again and again, in the owner's cache lines (two
     // goroutines that play ping-pong took twice as long).
-    sched.offers.iter(procs).any(|id| !sched.p(id).runq.rings_empty())
-        || sched.next_offers.iter(procs).any(|id| sched.p(id).runq.peek_offered().is_some())
+    sched.offers.iter(procs).any(|id| !sched.p(id).runq.rings_empty()) || any_next_offered(sched)
+}
+
+/// Whether any P has something to take that somebody should take: queues that were left
+/// to their owners do not count (see `brief`).
+pub(crate) fn anything_waits(sched: &Sched) -> bool {
+    let is_work = |p: &P| !p.runq.rings_empty() && brief::left(p).is_none();
+    if !departs(Departure::Bitmap) {
+        return sched.ps().any(|p| is_work(p) || p.runq.peek_offered().is_some());
+    }
+    sched.offers.iter(sched.procs()).any(|id| is_work(sched.p(id))) || any_next_offered(sched)
+}
+
+fn any_next_offered(sched: &Sched) -> bool {
+    let procs = sched.procs();
+    sched.next_offers.iter(procs).any(|id| sched.p(id).runq.peek_offered().is_some())
 }

@@ -102,11 +102,14 @@ fn stop_searching(m: &'static M) {
 }
 
 fn call_safe_point(sched: &'static Sched, p: Held) {
-    if p.safe_point.swap(false, Ordering::AcqRel) {
+    // Acquire and release: whoever waits for all of them sees what they did. Cleared
+    // last, or it would go on while one is still at it, or has yet to ask what to call.
+    if p.safe_point.load(Ordering::Acquire) {
         let f = *sched.safe_point.lock();
         if let Some(f) = f {
             f(sched, p);
         }
+        p.safe_point.store(false, Ordering::Release);
     }
 }
 

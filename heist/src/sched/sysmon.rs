@@ -25,7 +25,9 @@ use super::p::{Count, P};
 use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
-use super::{company, g::G, netpoll, park, signal, steal, stop, thieves, timers, waiter, wake};
+use super::{
+    brief, company, g::G, netpoll, park, signal, steal, stop, thieves, timers, waiter, wake,
+};
 use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
@@ -181,6 +183,8 @@ struct Seen {
     /// When it was first seen with these.
     since: u64,
     next: Option<NextUp<G>>,
+    /// The queue that was left to it, by its number, and when it was first seen.
+    left: Option<(u32, u64)>,
 }
 
 struct Watch {
@@ -313,6 +317,7 @@ impl Watch {
             self.seen.resize(self.sched.procs() as usize, Seen::default());
             for (i, p) in self.sched.ps().enumerate() {
                 acted |= self.help_stale_next(i, p, now);
+                self.note_left_queue(i, p, now);
                 stands |= now - self.seen[i].since > LONG_REQUEST && !p.runq.rings_empty();
             }
             let looked = self.retaker.look(now);
@@ -377,8 +382,9 @@ impl Watch {
     /// given to others: its owner computes.
     fn help_stale_next(&mut self, i: usize, p: &'static P, at: u64) -> bool {
         let (own, offered) = (p.runq.peek_own(), p.runq.peek_offered());
-        let mut now = Seen { steps: p.steps(), since: at, next: own.or(offered) };
         let before = self.seen[i];
+        let left = before.left;
+        let mut now = Seen { steps: p.steps(), since: at, next: own.or(offered), left };
         if now.steps == before.steps {
             now.since = before.since;
         }
@@ -394,6 +400,22 @@ impl Watch {
         fence(Ordering::SeqCst);
         wake::wake_p(self.sched);
         true
+    }
+
+    /// A queue that was left to its P, and that is still there after a while, counts as
+    /// work that waits.
+    fn note_left_queue(&mut self, i: usize, p: &'static P, now: u64) {
+        let left = brief::left(p);
+        let since = match self.seen[i].left {
+            Some((number, since)) if left == Some(number) => since,
+            _ => now,
+        };
+        self.seen[i].left = left.map(|number| (number, since));
+        if let Some(number) = left
+            && now - since >= brief::SOON
+        {
+            brief::is_overdue(p, number);
+        }
     }
 
     /// Takes a runnext that was not offered to the global queue.
@@ -462,7 +484,7 @@ fn another_limit(sched: &Sched, cpus: impl FnOnce() -> usize) -> Option<u32> {
 fn work_waits(sched: &Sched) -> bool {
     sched.runq_size.load(Ordering::Relaxed) != 0
         || sched.idle_runq_size.load(Ordering::Relaxed) != 0
-        || steal::anything_offered(sched)
+        || steal::anything_waits(sched)
 }
 
 /// Reports a deadlock if there is one: goroutines sleep, all Ps are idle, and

@@ -119,7 +119,7 @@ pub(crate) fn begin_batch(p: Held) {
 pub(crate) fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
     use super::protocol::g_state::Ready;
     let idle_priority = g.has(flag::IDLE_PRIORITY);
-    match g.state.ready() {
+    match g.ready_with_p() {
         Ready::Deferred => {}
         Ready::Enqueue if idle_priority => wake::inject_idle(sched, sched.life(), g),
         Ready::Enqueue => {

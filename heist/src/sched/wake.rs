@@ -26,6 +26,7 @@
 //! With 0 or 1 nothing happens, and sysmon takes a runnext that stays to the
 //! others, and the score says so. Neither side needs a clock.
 
+use super::brief;
 use super::g::G;
 use super::m::M;
 use super::p::{Held, P};
@@ -62,22 +63,28 @@ pub(crate) fn ready_next(m: &'static M, p: Held, g: &'static G) {
     // so 69).
     g.prefetch_stack();
     match p.runq.put_next(g) {
-        Some(kicked) => put_kicked(m.sched, p, kicked),
+        Some(kicked) => put_kicked(m.sched, p, kicked, departs(Departure::Prediction)),
         None if m.sched.idle.idle_ps() != 0 => p.counters.spared_wakes.bump(),
         None => {}
     }
 }
 
-/// The runnext that was goes to the ring: there is more than this P can run.
+/// The runnext that was goes to the ring: there is more than this P can run, unless its
+/// waker leaves soon and so do those that it has woken.
 #[inline(always)]
-fn put_kicked(sched: &'static Sched, p: Held, kicked: &'static G) {
+fn put_kicked(sched: &'static Sched, p: Held, kicked: &'static G, leaves_soon: bool) {
     if !is(Mutant::LoseKicked) {
         put_tail(sched, p, kicked);
     }
-    if !p.runq.alone() {
-        fence(Ordering::SeqCst);
-        wake_p(sched);
+    if p.runq.alone() {
+        return;
     }
+    if leaves_soon && sched.idle.idle_ps() != 0 && brief::leave_to_owner(p) {
+        // No fence: sysmon looks after it.
+        return p.counters.spared_wakes.bump();
+    }
+    fence(Ordering::SeqCst);
+    wake_p(sched);
 }
 
 /// A runnext that its waker will be in the way of.
@@ -95,7 +102,7 @@ fn offer_next(sched: &'static Sched, p: Held, waker: Option<&'static G>, g: &'st
         sched.next_offers.insert(p.id);
     }
     match kicked {
-        Some(kicked) => put_kicked(sched, p, kicked),
+        Some(kicked) => put_kicked(sched, p, kicked, false),
         None => wake_p(sched),
     }
 }

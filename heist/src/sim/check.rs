@@ -23,9 +23,11 @@
 use crate::prim::atomic::Ordering;
 use crate::prim::sim::{a_core_stands_still, has_refused, running_threads, step_of, violate};
 use crate::prim::thread;
+use crate::sched::brief;
 use crate::sched::g::G;
 use crate::sched::g_pool;
 use crate::sched::m::M;
+use crate::sched::p::P;
 use crate::sched::protocol::g_state::Status;
 use crate::sched::schedt::{self, Sched};
 use std::cell::RefCell;
@@ -149,7 +151,8 @@ impl Checker {
         }
         let global = sched.runq_size.load(Ordering::Relaxed) > 0;
         let idle = sched.idle_runq_size.load(Ordering::Relaxed) > 0;
-        let rings = sched.ps().map(|p| (Place::P(p.id), !p.runq.rings_empty()));
+        // What is left to an owner that works is sysmon's to look after.
+        let rings = sched.ps().map(|p| (Place::P(p.id), !p.runq.rings_empty() && !is_left(p)));
         for (place, work) in [(Place::Global, global), (Place::Idle, idle)].into_iter().chain(rings)
         {
             let queue = (sched.slot(), place);
@@ -186,6 +189,11 @@ fn broken(rule: &str) -> ! {
         }
     }
     violate(rule)
+}
+
+/// Whether nobody was woken for the queue of a P, which somebody holds.
+fn is_left(p: &P) -> bool {
+    p.m().is_some() && brief::left(p).is_some()
 }
 
 fn note(seen: &mut HashMap<usize, Place>, g: &'static G, place: Place) {
@@ -225,7 +233,7 @@ fn rest(sched: &'static Sched) {
         p.runq.each(|g| {
             queued.insert(g.id());
         });
-        shared_work |= !p.runq.rings_empty();
+        shared_work |= !p.runq.rings_empty() && !is_left(p);
     }
     if shared_work && idle > 0 {
         broken("a wake-up was lost: work lies in a queue, a P is idle, and every thread sleeps");

@@ -280,6 +280,13 @@ impl<T, const N: usize> RunQueue<T, N> {
         self.rings.iter().all(|ring| ring.len() == 0)
     }
 
+    /// Anybody: how many are in the rings, roughly.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn in_rings(&self) -> usize {
+        self.rings.iter().map(Ring::len).sum()
+    }
+
     /// The simulator, between two steps: all items, each where it is.
     #[cfg(sim)]
     pub(crate) fn each(&self, mut visit: impl FnMut(&'static T)) {
