@@ -19,8 +19,8 @@ pub(super) struct Comparison {
     pub(super) measures: Vec<Measure>,
     /// With fewer workers the problem makes no sense.
     pub(super) fewest_procs: usize,
-    /// The most that heist's median with more workers may be of its median with
-    /// one.
+    /// The most that heist may take with more workers of what it takes with one, which
+    /// are then measured by turns.
     pub(super) growth: Option<f64>,
     /// A round has so many samples that their tail means something, and what it may be.
     pub(super) tail: Option<Goal>,
@@ -47,6 +47,15 @@ pub(super) enum Goal {
     Of(Peer, f64),
     /// In the unit of the table, whatever the peers need.
     AtMost(f64),
+}
+
+/// Of what threads that share nothing gain, heist may leave so much: 0.98 of their speed-up.
+const LEFT: f64 = 1.0 / 0.98;
+
+/// What was sampled with one number of workers.
+struct Sampled {
+    procs: usize,
+    peers: Vec<(Peer, Rounds)>,
 }
 
 /// What a peer's samples of one measure come down to, or why there are none.
@@ -85,46 +94,102 @@ impl Comparison {
         let mut table = Table::new(title, &columns);
         let mut procs = session.options.procs.clone();
         procs.retain(|&procs| procs >= self.fewest_procs);
-        let mut medians = Vec::new();
-        for &procs in &procs {
-            medians.push((procs, self.run_with(procs, session, &mut table)));
+        // What is compared with each other is measured by turns.
+        let groups: Vec<&[usize]> = match self.growth {
+            Some(_) if !procs.is_empty() => vec![&procs],
+            _ => procs.chunks(1).collect(),
+        };
+        let mut sampled = Vec::new();
+        for group in groups {
+            sampled.extend(self.run_with(group, session, &mut table));
         }
         if procs.is_empty() {
             table.note(format!("left out: it needs {}", plural(self.fewest_procs, "proc")));
         }
-        if let (Some(most), Some(&(1, Some(one)))) = (self.growth, medians.first()) {
-            for &(procs, more) in &medians[1..] {
-                let Some(more) = more else { continue };
-                let what = format!("heist, {} / 1 proc", plural(procs, "proc"));
-                let word = session.judge(what.clone(), more / one, Some(most), false);
-                table.note(format!("{what}: {:.2}, goal ≤ {most}: {word}", more / one));
-            }
+        if let Some(most) = self.growth {
+            self.judge_growth(most, &sampled, session, &mut table);
         }
         table
+    }
+
+    /// What more workers take of what one does.
+    fn judge_growth(
+        &self,
+        most: f64,
+        sampled: &[Sampled],
+        session: &mut Session,
+        table: &mut Table,
+    ) {
+        let Some((one, more)) = sampled.split_first().filter(|(one, _)| one.procs == 1) else {
+            return;
+        };
+        for more in more {
+            let what = format!("heist, {} / 1 proc", plural(more.procs, "proc"));
+            let Some(heist) = self.growth_of(Peer::Heist, one, more) else { continue };
+            let word = session.judge(what.clone(), heist, Some(most), false);
+            table.note(format!("{what}: {heist:.3}, goal ≤ {most:.3}: {word}"));
+            // What the machine itself gives: its CPUs may share more than it says.
+            let Some(plain) = self.growth_of(Peer::Plain, one, more) else { continue };
+            let value = heist / plain;
+            let word = session.judge(format!("{what}, by plain's"), value, Some(LEFT), false);
+            let text = format!("plain, cut by hand: {plain:.3}; heist's by that: {value:.3}");
+            table.note(format!("{text}, goal ≤ {LEFT:.2}: {word}"));
+        }
+    }
+
+    /// The median of what more workers take in a round of what one takes in the same round:
+    /// whatever slows the machine down for a while slows both.
+    fn growth_of(&self, peer: Peer, one: &Sampled, more: &Sampled) -> Option<f64> {
+        let rounds = |sampled: &Sampled| -> Option<Vec<f64>> {
+            let (_, rounds) = sampled.peers.iter().find(|(who, _)| *who == peer)?;
+            let rounds = rounds.as_ref().ok()?;
+            rounds.iter().map(|round| Some(self.sum_up_round(round)?.median)).collect()
+        };
+        let (one, more) = (rounds(one)?, rounds(more)?);
+        let ratios: Vec<f64> = more.iter().zip(&one).map(|(more, one)| more / one).collect();
+        Some(Summary::of(&ratios)?.median)
+    }
+
+    /// A round of the first measure.
+    fn sum_up_round(&self, round: &[u64]) -> Option<Summary> {
+        let samples = round.iter().step_by(self.measures.len());
+        Summary::of(&samples.map(|&sample| sample as f64).collect::<Vec<_>>())
     }
 
     fn names_measures(&self) -> bool {
         self.measures.len() > 1
     }
 
-    /// With that many workers; says what heist's median of the first measure is.
-    fn run_with(&self, procs: usize, session: &mut Session, table: &mut Table) -> Option<f64> {
-        let case = |peer| Case { problem: self.problem.name.into(), peer, procs, n: self.n };
-        let cases: Vec<Case> = self.problem.all_peers().into_iter().map(case).collect();
-        let results = session.interleave(&plural(procs, "proc"), &cases, self.rounds);
-        let mut first = None;
+    /// With so many workers, by turns.
+    fn run_with(&self, procs: &[usize], session: &mut Session, table: &mut Table) -> Vec<Sampled> {
+        let problem = &self.problem.name;
+        let case = |peer, procs| Case { problem: (*problem).into(), peer, procs, n: self.n };
+        let peers = self.problem.all_peers();
+        let of = |&procs: &usize| peers.iter().map(move |&peer| case(peer, procs));
+        let cases: Vec<Case> = procs.iter().flat_map(of).collect();
+        let numbers: Vec<String> = procs.iter().map(usize::to_string).collect();
+        let most = procs.last().copied().unwrap_or(1);
+        let group = plural(most, "proc").replace(&most.to_string(), &numbers.join(" and "));
+        let mut results = session.interleave(&group, &cases, self.rounds).into_iter();
+        let mut sampled = Vec::new();
+        for &procs in procs {
+            let these = peers.iter().copied().zip(results.by_ref()).collect();
+            let one = Sampled { procs, peers: these };
+            self.tell(&one, session, table);
+            sampled.push(one);
+        }
+        sampled
+    }
+
+    /// The rows of one number of workers.
+    fn tell(&self, sampled: &Sampled, session: &mut Session, table: &mut Table) {
+        let procs = sampled.procs;
         for (i, measure) in self.measures.iter().enumerate() {
-            let lines: Vec<Line> = cases
-                .iter()
-                .zip(&results)
-                .map(|(case, result)| (case.peer, self.sum_up(result, i)))
-                .collect();
+            let line = |(peer, rounds): &(Peer, Rounds)| (*peer, self.sum_up(rounds, i));
+            let lines: Vec<Line> = sampled.peers.iter().map(line).collect();
             let procs_cell = if i == 0 { procs.to_string() } else { String::new() };
             let verdict = judge(session, procs, measure, &lines);
             self.add_rows(table, procs_cell, measure, &lines, &verdict);
-            if i == 0 {
-                first = heist(&lines);
-            }
             if let Some(goal @ (Goal::Of(..) | Goal::OfBest(_) | Goal::AtMost(_))) = self.tail {
                 let p99 = |summary: Summary| Summary { median: summary.p99, ..summary };
                 let tails: Vec<Line> =
@@ -137,7 +202,6 @@ impl Comparison {
                 }
             }
         }
-        first
     }
 
     fn add_rows(

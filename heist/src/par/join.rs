@@ -8,7 +8,7 @@ use crate::stack;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr;
 
@@ -117,7 +117,7 @@ where
 struct Fork<B, RB> {
     record: Record,
     /// Of whoever runs the second branch: see `protocol::branch`.
-    b: UnsafeCell<ManuallyDrop<B>>,
+    b: UnsafeCell<MaybeUninit<B>>,
     /// Left by another goroutine that ran it.
     outcome: UnsafeCell<MaybeUninit<Result<RB, Box<dyn Any + Send>>>>,
 }
@@ -127,22 +127,26 @@ where
     B: FnOnce(FnContext) -> RB + Send,
     RB: Send,
 {
+    /// With a copy of the second branch. One of the two is used, by whoever has the branch.
+    /// The other one is bytes: what it borrows is another's by then, so that it must not
+    /// even count as a value, and both are `MaybeUninit`.
     #[inline(always)]
-    fn new(b: B) -> Self {
+    fn new(b: &MaybeUninit<B>) -> Self {
         Fork {
             record: Record::new(Self::run),
-            b: UnsafeCell::new(ManuallyDrop::new(b)),
+            // SAFETY: any bytes are a value of this type.
+            b: UnsafeCell::new(unsafe { ptr::read(b) }),
             outcome: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
 
     /// # Safety
     ///
-    /// The caller has the second branch, and takes it once.
+    /// The caller has the second branch, and uses this copy of it, once.
     #[inline(always)]
     unsafe fn take(&self) -> B {
-        // SAFETY: the caller's promise.
-        unsafe { ManuallyDrop::take(&mut *self.b.get()) }
+        // SAFETY: the caller's promise; a fork is made with a branch.
+        unsafe { (*self.b.get()).assume_init_read() }
     }
 
     /// Another goroutine runs the second branch.
@@ -183,12 +187,11 @@ where
     RA: Send,
     RB: Send,
 {
-    // The branch once more, for when nobody claims it. Of this copy the compiler knows
-    // what is in it; that in the record it would have to load, and what a closure borrows
+    // Beside the copy in the fork, for when nobody claims it. Of this one the compiler knows
+    // what is in it; that in the fork it would have to load, and what a closure borrows
     // after that: at every fork, in front of the second call.
-    // SAFETY: one of the two is taken, by whoever has the branch.
-    let ours = ManuallyDrop::new(unsafe { ptr::read(&b) });
-    let fork = Fork::<B, RB>::new(b);
+    let b = MaybeUninit::new(b);
+    let fork = Fork::<B, RB>::new(&b);
     let here = ptr::from_ref(&fork).addr();
     match forks::at_once(here) {
         // SAFETY: the list of the calling goroutine; the fork is unlinked below,
@@ -224,8 +227,8 @@ where
             Err(payload) => resume(payload, ra),
         };
     }
-    // Nobody has claimed it, or it was reclaimed.
-    let b = ManuallyDrop::into_inner(ours);
+    // SAFETY: nobody has claimed it, or it was reclaimed, and the fork's copy is not used.
+    let b = unsafe { b.assume_init() };
     let rb = b(FnContext::new(migrated));
     (ra, rb)
 }
