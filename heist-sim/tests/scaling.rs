@@ -3,13 +3,15 @@
 
 use heist_sim::sim::{CostTable, Measured, Plan, Policy, measure};
 
+fn plan(machine: (usize, &str), workload: &str, policy: Policy, scale: usize) -> Plan {
+    Plan::new(workload.parse().unwrap(), machine, policy, 1, scale)
+        .unwrap()
+        .with_costs(CostTable::Metal)
+}
+
 /// One run for each of the numbers of cores.
 fn on(cores: &[usize], workload: &str, scale: usize) -> Vec<Measured> {
-    let plan = |&cores: &usize| {
-        Plan::new(workload.parse().unwrap(), (cores, "flat"), Policy::Heist, 1, scale)
-            .unwrap()
-            .with_costs(CostTable::Metal)
-    };
+    let plan = |&cores: &usize| plan((cores, "flat"), workload, Policy::Heist, scale);
     let mut all: Vec<(usize, Measured)> = Vec::new();
     measure(cores.iter().map(plan), 2, |plan, measured| all.push((plan.cores(), measured)))
         .unwrap();
@@ -34,4 +36,21 @@ fn short_tasks_keep_many_cores_busy() {
     let [few, many] = &on(&[16, 256], "tasks-1us", 400)[..] else { panic!() };
     assert!(many.efficiency > 0.9 * few.efficiency, "{few:?}\n{many:?}");
     assert!(many.lock_wait < 50.0, "{many:?}");
+}
+
+/// On a machine of several caches and nodes thieves look near them first: fewer lines come
+/// from beyond the own cache, and no core waits for work that is far away.
+#[test]
+fn what_is_stolen_comes_from_near() {
+    let plan =
+        |policy: &str| plan((64, "cache=8,node=32"), "tasks-1us", policy.parse().unwrap(), 400);
+    let mut near = [Measured::default(), Measured::default()];
+    measure(["heist", "no-near"].map(plan), 2, |plan, measured| {
+        near[usize::from(plan.policy() != Policy::Heist)] = measured;
+    })
+    .unwrap();
+    let [with, without] = &near;
+    let far = |m: &Measured| (m.transfers_by[1] + m.transfers_by[2]) / m.transfers;
+    assert!(far(with) < 0.8 * far(without), "{with:?}\n{without:?}");
+    assert!(with.efficiency > 0.95 * without.efficiency, "{with:?}\n{without:?}");
 }

@@ -35,7 +35,7 @@ options, each with what is done without it:
                      64 a node), or cache=N,node=M
   --policy P,...     go,heist; or no-bitmap, no-prediction, no-quiet-end,
                      no-two-rings, no-spin-grace, no-quick-steal, no-groups,
-                     no-crew, no-patience: heist without that departure
+                     no-crew, no-patience, no-near: heist without that departure
   --costs C          here (measured on a virtual machine) or metal
   --seed N           1; equal seeds give equal runs: those of scenarios to the step,
                      measured ones but for where the system puts memory

@@ -57,4 +57,6 @@ pub(crate) mod mutant;
 #[cfg(not(loom))]
 pub(crate) mod note;
 #[cfg(not(loom))]
+pub(crate) mod place;
+#[cfg(not(loom))]
 pub(crate) mod rng;

@@ -23,7 +23,7 @@ use super::schedt::{Sched, Shared};
 use super::steal::{self, Look};
 use super::stop::{self, Halt};
 use super::timers::Keeper;
-use super::{brief, netpoll, thieves, timers, wake};
+use super::{brief, near, netpoll, thieves, timers, wake};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
@@ -213,6 +213,7 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     let now = clock::now();
     p.own().now.set(now);
     netpoll::look_if_late(m.sched, p, now);
+    near::settle(m.sched, p);
     let yielded_first = (p.tick() / GLOBAL_EVERY).is_multiple_of(2);
     // Of many Ps each takes more, and more seldom: the lock is one for all.
     let groups = m.sched.groups();

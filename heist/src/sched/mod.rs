@@ -72,6 +72,8 @@ pub(crate) mod mask;
 #[cfg(not(loom))]
 pub(crate) mod names;
 #[cfg(not(loom))]
+pub(crate) mod near;
+#[cfg(not(loom))]
 pub(crate) mod netpoll;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: what only the holder touches

@@ -15,6 +15,7 @@ use super::protocol::run_queue::RunQueue;
 use super::timers::Due;
 use super::told::Told;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::prim::place::Place;
 use crate::prim::rng::Rng;
 use crate::stacks;
 use crate::timer::Timers;
@@ -105,6 +106,10 @@ pub(crate) struct Own {
     pub(crate) batch: Cell<(u64, u64)>,
     /// Kept for its memory: timers that are being fired.
     pub(crate) due: Cell<Vec<Due>>,
+    /// Where it was seen to run (see `near`).
+    pub(crate) place: Cell<Option<Place>>,
+    /// Its last search for victims brought one goroutine at most (see `near`).
+    pub(crate) scant: Cell<bool>,
 }
 
 /// How a P reads the clock for its timers (see `timers::check`).
@@ -196,6 +201,8 @@ impl P {
                 alarms: alarm::Cache::new(),
                 batch: Cell::default(),
                 due: Cell::default(),
+                place: Cell::new(None),
+                scant: Cell::new(false),
             },
         }
     }
@@ -320,6 +327,8 @@ impl Held {
         self.own().advertised.set(false);
         self.own().looked.set(u32::MAX);
         self.own().search_since.set(0);
+        self.own().place.set(None);
+        self.own().scant.set(false);
         self.end_streak();
         self.own().birth_score.set(super::wake::UNDECIDED);
         self.p.late.store(false, Ordering::Relaxed);

@@ -27,11 +27,13 @@ pub(crate) enum Departure {
     /// A searcher searches for a while before it goes to sleep, less often the more of
     /// them there are.
     Patience = 256,
+    /// A thief visits victims that run near it first.
+    Near = 512,
 }
 
 /// All departures.
 #[cfg(sim)]
-pub(crate) const HEIST: u32 = 511;
+pub(crate) const HEIST: u32 = 1023;
 
 /// Whether this departure is made.
 #[cfg(not(sim))]

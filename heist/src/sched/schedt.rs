@@ -8,6 +8,7 @@
 use super::g::G;
 use super::m::M;
 use super::mask::{MAX_PROCS, Mask};
+use super::near::Near;
 use super::p::{Count, Held, P};
 use super::policy::{Departure, departs};
 use super::protocol::global_queue::GlobalQueue;
@@ -226,6 +227,8 @@ pub(crate) struct Sched {
     pub(crate) timer_mask: Mask,
     /// Ps without an M.
     pub(crate) idle_mask: Mask,
+    /// Where Ps run.
+    pub(crate) near: Near,
     /// How often it was opened.
     life: AtomicU32,
     /// Read at every step, written when the runtime opens and closes.
@@ -372,6 +375,7 @@ impl Sched {
         *sched.config.lock() = Some(Arc::new(config));
         sched.offers.clear();
         sched.next_offers.clear();
+        sched.near.clear();
         sched.idle.reset();
         let alone = sched.procs() == 1;
         let mut shared = sched.shared.lock();
@@ -429,6 +433,7 @@ impl Sched {
             next_offers: Mask::new(),
             timer_mask: Mask::new(),
             idle_mask: Mask::new(),
+            near: Near::new(),
             life: AtomicU32::new(0),
             halt: CachePadded::new(AtomicU32::new(halt::CLOSING)),
             procs: AtomicU32::new(0),
@@ -530,6 +535,7 @@ impl Sched {
     fn note_cpus(&self) {
         if self.procs() >= MANY {
             self.cpus.store(thread::usable_cpus() as u32, Ordering::Relaxed);
+            self.near.prepare();
         }
     }
 

@@ -8,7 +8,8 @@
 use super::brief;
 use super::g::G;
 use super::m::M;
-use super::mask::WORD;
+use super::mask::{Mask, WORD};
+use super::near::{self, First};
 use super::p::{Held, P};
 use super::policy::{Departure, departs};
 use super::schedt::Sched;
@@ -123,6 +124,7 @@ fn from_some_rings(sched: &'static Sched, thief: Held, some: usize) -> Option<&'
         .take(some)
         .take_while(|_| !sched.closing())
         .find_map(|p| p.runq.steal_into(&thief.runq));
+    thief.own().scant.set(thief.runq.rings_empty());
     stolen.and_then(|g| super::forks::oldest(thief, g))
 }
 
@@ -166,24 +168,35 @@ fn everybody(sched: &'static Sched, thief: Held, seed: u32) -> impl Iterator<Ite
         .map(|id| sched.p(id))
 }
 
+/// The Ps that offer something: a few that are near first, if any are.
 fn those_that_offer(
     sched: &'static Sched,
     thief: Held,
     seed: u32,
 ) -> impl Iterator<Item = &'static P> {
-    let procs = sched.procs() as usize;
-    let words = procs.div_ceil(WORD) as u32;
-    StealOrder::over(words).start(seed).flat_map(move |word| {
-        let offers = sched.offers.word(word as usize);
-        let first = word * WORD as u32;
-        let here = if offers == 0 { 1 } else { (procs as u32 - first).min(WORD as u32) };
+    let first = near::first(sched, thief, seed);
+    order(first, &sched.offers, sched.procs(), thief.id, seed).map(|id| sched.p(id))
+}
+
+/// The members of `offers` but the thief, each once.
+fn order(
+    first: First,
+    offers: &Mask,
+    procs: u32,
+    thief: u32,
+    seed: u32,
+) -> impl Iterator<Item = u32> {
+    let words = procs.div_ceil(WORD as u32);
+    let others = StealOrder::over(words).start(seed).flat_map(move |word| {
+        let offers = offers.word(word as usize);
+        let base = word * WORD as u32;
+        let here = if offers == 0 { 1 } else { (procs - base).min(WORD as u32) };
         StealOrder::over(here)
             .start(seed >> 8)
             .filter(move |bit| offers & (1 << bit) != 0)
-            .map(move |bit| first + bit)
-            .filter(move |id| *id != thief.id)
-            .map(move |id| sched.p(id))
-    })
+            .map(move |bit| base + bit)
+    });
+    first.iter().chain(others.filter(move |id| *id != thief && !first.contains(*id)))
 }
 
 /// Takes a runnext that stays: its owner computes on.
@@ -241,4 +254,76 @@ pub(crate) fn anything_waits(sched: &Sched) -> bool {
 fn any_next_offered(sched: &Sched) -> bool {
     let procs = sched.procs();
     sched.next_offers.iter(procs).any(|id| sched.p(id).runq.peek_offered().is_some())
+}
+
+#[cfg(all(test, not(sim)))]
+mod tests {
+    use super::super::near::Places;
+    use super::*;
+    use crate::prim::place::{Place, Shape};
+    use std::collections::HashSet;
+
+    const PROCS: u32 = 96;
+
+    /// 96 Ps in caches of 8 and nodes of 32, their numbers in no order.
+    fn machine() -> (Places, Vec<Place>) {
+        let cpus: Vec<(usize, usize)> = (0..96).map(|cpu| (cpu / 8, cpu / 32)).collect();
+        let places = Places::new(Box::leak(Box::new(Shape::new(&cpus))));
+        let at: Vec<Place> = (0..96)
+            .map(|p| p * 35 % 96)
+            .map(|cpu| Place { cache: cpu / 8, node: cpu / 32 })
+            .collect();
+        at.iter().enumerate().for_each(|(p, place)| places.moves(p as u32, None, *place));
+        (places, at)
+    }
+
+    /// Numbers as random as a P's.
+    fn seeds(n: usize) -> impl Iterator<Item = u32> {
+        let rng = crate::prim::rng::Rng::new(7);
+        (0..n).map(move |_| rng.next())
+    }
+
+    #[test]
+    fn each_that_offers_is_visited_once_and_the_thief_never() {
+        let (places, at) = machine();
+        let offers = Mask::new();
+        let offering: HashSet<u32> = (0..PROCS).filter(|p| p % 3 != 1).collect();
+        offering.iter().for_each(|p| offers.insert(*p));
+        for seed in seeds(2_000) {
+            let thief = seed % 7 * 9;
+            let first = places.first(at[thief as usize], &offers, PROCS, thief, seed);
+            let visited: Vec<u32> = order(first, &offers, PROCS, thief, seed).collect();
+            let once: HashSet<u32> = visited.iter().copied().collect();
+            assert_eq!(visited.len(), once.len(), "twice: {visited:?}");
+            let others: HashSet<u32> = offering.iter().copied().filter(|p| *p != thief).collect();
+            assert_eq!(once, others);
+        }
+    }
+
+    #[test]
+    fn near_ones_come_first_and_nobody_is_left_out() {
+        const SEARCHES: usize = 400_000;
+        let (places, at) = machine();
+        let offers = Mask::new();
+        (0..PROCS).for_each(|p| offers.insert(p));
+        let (thief, mut begun) = (5, vec![0usize; PROCS as usize]);
+        for seed in seeds(SEARCHES) {
+            let first = places.first(at[thief as usize], &offers, PROCS, thief, seed);
+            let order: Vec<u32> = order(first, &offers, PROCS, thief, seed).take(8).collect();
+            begun[order[0] as usize] += 1;
+            if !near::anywhere(seed) {
+                let mine = at[thief as usize];
+                let [cache, node] = near::FIRST;
+                assert!(order[..cache].iter().all(|p| at[*p as usize].cache == mine.cache));
+                let same_node = |p: &u32| at[*p as usize].node == mine.node;
+                assert!(order[cache..cache + node].iter().all(same_node));
+            }
+        }
+        // One search in eight begins anywhere. The first P of a word's order is a random
+        // one of its 64, and a word of fewer Ps is as likely as another.
+        let least = SEARCHES / 8 / PROCS as usize / 2;
+        for (p, begun) in begun.iter().enumerate().filter(|(p, _)| *p != thief as usize) {
+            assert!(*begun >= least, "P{p}: first in {begun} searches, not {least}");
+        }
+    }
 }

@@ -29,7 +29,7 @@ pub enum Policy {
     Without(&'static str),
 }
 
-const DEPARTURES: [(&str, policy::Departure); 9] = [
+const DEPARTURES: [(&str, policy::Departure); 10] = [
     ("bitmap", policy::Departure::Bitmap),
     ("prediction", policy::Departure::Prediction),
     ("quiet-end", policy::Departure::QuietEnd),
@@ -39,6 +39,7 @@ const DEPARTURES: [(&str, policy::Departure); 9] = [
     ("groups", policy::Departure::Groups),
     ("crew", policy::Departure::Crew),
     ("patience", policy::Departure::Patience),
+    ("near", policy::Departure::Near),
 ];
 
 impl Policy {

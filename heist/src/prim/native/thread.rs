@@ -213,6 +213,14 @@ pub(crate) fn affinity() -> usize {
     }
 }
 
+/// The CPU that this thread runs on, now. The C library reads it from memory that the
+/// kernel keeps up to date (rseq), or asks the vDSO.
+#[inline]
+pub(crate) fn cpu() -> Option<usize> {
+    // SAFETY: takes nothing, and touches nothing of ours.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// How many OS threads this process has, if the kernel tells.
 pub(crate) fn count_in_process() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())

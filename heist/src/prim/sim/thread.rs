@@ -163,6 +163,20 @@ pub(crate) fn usable_cpus() -> usize {
     available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
+/// The core that the calling thread is on.
+pub(crate) fn cpu() -> Option<usize> {
+    with(|m| {
+        // A load from its own memory, and the call.
+        m.cost(2);
+        m.threads[m.current].core
+    })
+}
+
+/// The cache and the node of each core.
+pub(crate) fn cores() -> Vec<(usize, usize)> {
+    with(|m| m.config.topology.places()).unwrap_or_default()
+}
+
 /// Virtual threads have no memory of their own.
 pub(crate) fn tls_bounds(_first_frame: usize) -> [(usize, usize); 2] {
     [(0, 0); 2]

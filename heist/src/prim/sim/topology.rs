@@ -84,6 +84,11 @@ impl Topology {
         }
     }
 
+    /// The cache and the node of each core.
+    pub(super) fn places(&self) -> Vec<(usize, usize)> {
+        (0..self.cores).map(|core| (core / self.cache, core / self.node)).collect()
+    }
+
     /// The cores near one, widest last: its cache, its node, all.
     pub(super) fn around(&self, core: usize) -> [std::ops::Range<usize>; 3] {
         let range = |size: usize| {
