@@ -7,6 +7,7 @@ use crate::stats::Summary;
 use crate::table::Column::{Left, Right};
 use crate::table::{Table, number, plural};
 use heist::thread::{self, Thread};
+use std::collections::HashMap;
 use std::hint::{black_box, spin_loop};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,12 +45,25 @@ const PUBLIC: &[Op] = &[
         run: |n| ping_pong(1, n),
     },
     Op { name: "park_unpark_2", about: "the same round trip", procs: 2, run: |n| ping_pong(2, n) },
-    Op { name: "syscall", about: "entry and exit of a declared call", procs: 1, run: syscall },
+    Op { name: "call", about: "a call that is not declared", procs: 1, run: bare_call },
+    Op { name: "syscall", about: "the same, declared: entry and exit", procs: 1, run: syscall },
     Op {
         name: "blocking",
-        about: "the same of one that hands its P to another thread",
+        about: "the same, but its P goes to another thread",
         procs: 1,
         run: blocking,
+    },
+    Op {
+        name: "chan_trip",
+        about: "a ball there and back over rendezvous channels",
+        procs: 1,
+        run: |n| over_channels(n, false),
+    },
+    Op {
+        name: "chan_trip_guarded",
+        about: "the same with Builder::tls_guard",
+        procs: 1,
+        run: |n| over_channels(n, true),
     },
     Op { name: "scope", about: "thread::scope with two goroutines in it", procs: 1, run: scope },
     Op {
@@ -118,18 +132,43 @@ fn run(session: &mut Session) -> Table {
     };
     let cases: Vec<Case> = ops.iter().map(case).collect();
     let results = session.interleave("all operations", &cases, rounds);
+    let mut medians = HashMap::new();
     for ((op, case), result) in ops.iter().zip(cases).zip(results) {
         let per = |nanos: u64| nanos as f64 / case.n as f64;
         let samples = result.map(|rounds| rounds.into_iter().flatten().map(per).collect());
         let [median, min, last] = match samples.map(|samples: Vec<f64>| Summary::of(&samples)) {
-            Ok(Some(s)) => [number(s.median), number(s.min), op.about.to_owned()],
+            Ok(Some(s)) => {
+                medians.insert(op.name, s.median);
+                [number(s.median), number(s.min), op.about.to_owned()]
+            }
             Ok(None) => [String::new(), String::new(), "no samples".into()],
             Err(reason) => [String::new(), String::new(), reason],
         };
         table.row([op.name.to_owned(), op.procs.to_string(), median, min, last]);
     }
+    if let (Some(bare), Some(declared)) = (medians.get("call"), medians.get("syscall")) {
+        let (what, over) = ("a declared call over a bare one, ns", declared - bare);
+        let word = session.judge(what.into(), over, Some(DECLARED), false);
+        table.note(format!("{what}: {over:.1}, goal ≤ {DECLARED}: {word}"));
+    }
+    let trips = (medians.get("chan_trip"), medians.get("chan_trip_guarded"));
+    if let (Some(plain), Some(guarded)) = trips {
+        let ratio = guarded / plain;
+        let is = if ratio < GUARDED { "under" } else { "not under" };
+        table.note(format!(
+            "the guard of thread-locals: {ratio:.3} of a round trip without; it would be the \
+             default under {GUARDED}: it is {is} that"
+        ));
+    }
     table
 }
+
+/// The most nanoseconds that declaring a call may cost.
+const DECLARED: f64 = 10.0;
+
+/// The guard of thread-locals is on by default if a round trip with it takes less than
+/// this much of one without.
+const GUARDED: f64 = 1.05;
 
 /// How many operations warm up. Not a share of what is measured: the count of
 /// instructions relies on a constant.
@@ -177,6 +216,37 @@ fn yield_alone(iterations: u64) -> Duration {
 
 fn syscall(iterations: u64) -> Duration {
     measure(1, iterations, |n| (0..n).for_each(|i| _ = heist::syscall(|| black_box(i))))
+}
+
+/// What [`syscall`] does, without saying so.
+fn bare_call(iterations: u64) -> Duration {
+    measure(1, iterations, |n| (0..n).for_each(|i| _ = black_box(|| black_box(i))()))
+}
+
+/// As the benchmark `pingpong`.
+fn over_channels(iterations: u64, guard: bool) -> Duration {
+    let runtime = heist::Builder::new().max_procs(1).tls_guard(guard).build();
+    let work = |n: u64| {
+        let (ping, pings) = heist::chan::bounded(0);
+        let (pong, pongs) = heist::chan::bounded(0);
+        let partner = heist::go(move || {
+            for ball in pings {
+                pong.send(ball).expect("it is received");
+            }
+        });
+        for ball in 0..n {
+            ping.send(ball).expect("it is received");
+            assert_eq!(pongs.recv(), Ok(ball));
+        }
+        drop(ping);
+        partner.join().expect("it only plays");
+    };
+    runtime.expect("a runtime").run(|| {
+        work(WARM_UP);
+        let begin = Instant::now();
+        work(iterations);
+        begin.elapsed()
+    })
 }
 
 fn blocking(iterations: u64) -> Duration {
