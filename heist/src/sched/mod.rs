@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `g`, `g_pool`, `task`, `storage`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, room for those, its stack, its name, its values |
 //! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
-//! | `find`, `steal`, `steal_order`, `mask` | which goroutine is next |
+//! | `find`, `steal`, `steal_order`, `near`, `mask` | which goroutine is next; whose, of those that have some |
 //! | `exec`, `heir`, `park`, `in_place`, `locked` | running one; the next one on its stack; leaving and coming back; waiting with the thread; keeping it |
 //! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
 //! | `policy` | where all this departs from Go, for comparisons |

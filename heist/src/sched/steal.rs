@@ -3,7 +3,8 @@
 //! Four rounds over the Ps that offer something, each in a random order, as the
 //! seeds have it. A thief looks at the bitmap of offers, one word for 64 Ps,
 //! and visits only Ps whose bit is set: at many Ps an empty scan costs a few
-//! loads, not a walk. In the last round it takes also a runnext, after a grace.
+//! loads, not a walk. A few that run near it come first (`near`). In the last round it takes
+//! also a runnext, after a grace.
 
 use super::brief;
 use super::g::G;
