@@ -10,7 +10,7 @@
 //! | 3 | the local queue: runnext, then the ring | [`from_local`] |
 //! | 4 | a batch from the global queue; those who yielded | [`next_round`] |
 //! | 5 | the network | [`poll_network`] |
-//! | 6 | timers, exactly; steal | [`timers::run_due`], [`steal::steal`] |
+//! | 6 | timers, exactly; steal | [`timers::run_gathered`], [`steal::steal`] |
 //! | 7 | goroutines of idle priority | [`idle_priority`] |
 //! | 8 | give the P up, look at everything once more, sleep | [`sleep`] |
 
@@ -129,7 +129,7 @@ fn find_farther(m: &'static M) -> Option<Next> {
         if let Some(next) = next_round(m, p).or_else(|| from_local(p)).or_else(told) {
             return Some(found(m, next));
         }
-        if !poll_network(m, p) && !timers::run_due(m.sched, p) {
+        if !poll_network(m, p) && !timers::run_gathered(m.sched, p) {
             if let Some(g) = search(m, p).or_else(|| idle_priority(m)) {
                 return Some(found(m, Next::fresh(g)));
             }
@@ -477,7 +477,7 @@ pub(crate) fn work_is_visible(sched: &Sched) -> bool {
 }
 
 fn timers_are_due(sched: &Sched) -> bool {
-    let next = timers::earliest(sched);
+    let next = timers::wanted(sched);
     next != NEVER && next <= clock::now()
 }
 
@@ -552,7 +552,7 @@ fn sleep_as(m: &'static M, mut offices: Offices) -> bool {
             if let Some(events) = &events {
                 netpoll::deliver(sched, m.held(), events);
             }
-            timers::steal(sched, m.held(), usize::MAX);
+            timers::run_all_due(sched, m.held());
             return true;
         }
         if some {
@@ -588,7 +588,7 @@ fn take_offices(m: &'static M, shared: &mut Guard<'_, Shared>) -> Offices {
     // their timers themselves, and at the network.
     let idle = shared.idle_ms.iter().any(|idle| ptr::eq(*idle, m)) && !shared.idle_ps.is_empty();
     // With the lock: see `timers::arm_outside`.
-    let until = timers::earliest(sched);
+    let until = timers::wanted(sched);
     let earlier = shared.keeper.is_none_or(|keeper| ptr::eq(keeper.m, m) || until < keeper.until);
     let keeps = idle && earlier && until != NEVER;
     // If others run, they look at the network, unless they were seen not to.

@@ -13,6 +13,9 @@ use std::ptr::NonNull;
 /// Frames that a P keeps.
 const CACHE: usize = 64;
 
+/// Stacks that it takes from the pool at a time, if they have their pages already.
+const BATCH: usize = 16;
+
 /// The cache of a P, all of one class.
 pub(crate) struct Frames {
     class: Cell<Class>,
@@ -56,7 +59,18 @@ impl Frames {
 
     #[cold]
     fn make(&self) -> Result<NonNull<Frame>, StackError> {
-        Ok(exec::new_frame(stacks::acquire(self.class.get())?))
+        let class = self.class.get();
+        let mut warm = [const { None }; BATCH];
+        stacks::take_warm(class, &mut warm);
+        let [first, rest @ ..] = warm;
+        let Some(first) = first else { return Ok(exec::new_frame(stacks::acquire(class)?)) };
+        let mut len = 0;
+        for stack in rest.into_iter().rev().flatten() {
+            self.free[len].set(Some(exec::new_frame(stack)));
+            len += 1;
+        }
+        self.len.set(len);
+        Ok(exec::new_frame(first))
     }
 
     /// Takes back a frame that is done.
@@ -91,7 +105,12 @@ impl Frames {
             .iter()
             .filter_map(Cell::get)
             // SAFETY: the cache has its frames alone.
-            .map(|frame| unsafe { Frame::retire(frame) })
+            .map(|frame| unsafe {
+                match frame.as_ref().has_started() {
+                    true => Frame::retire(frame),
+                    false => Frame::discard(frame),
+                }
+            })
             .collect();
         stacks::release_all(cold);
         let left = self.len.get() - n;

@@ -318,6 +318,7 @@ impl G {
         const LINE: usize = 64;
         let frame = self.frame.load(Ordering::Relaxed).cast::<u8>();
         if !frame.is_null() {
+            hint::prefetch(frame.wrapping_add(2 * LINE));
             for lines in [0, 2, 4, 6] {
                 hint::prefetch(frame.wrapping_sub(lines * LINE));
             }

@@ -322,7 +322,7 @@ fn somebody_may_want(sched: &'static Sched, p: &'static P, now: u64) -> bool {
         || !p.told.is_empty()
         || sched.runq_size.load(Ordering::Relaxed) != 0
         || sched.poll.is_wanted()
-        || timers::earliest(sched) <= now
+        || timers::wanted(sched) <= now
 }
 
 /// Whether the thread of an M has run for a whole slice since its goroutine was seen.

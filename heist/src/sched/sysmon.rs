@@ -187,6 +187,37 @@ struct Seen {
     left: Option<(u32, u64)>,
 }
 
+/// How it looks out for timers that are late. One that has found none, again and again in
+/// a short time, looks out for later ones: they come in a crowd, and somebody sees to them.
+#[derive(Default)]
+struct Lookout {
+    /// How much longer than [`timers::LATE`] it waits.
+    extra: u64,
+    /// It is to wake up for a timer.
+    wakes: bool,
+    /// When it last did so in vain.
+    vain: u64,
+}
+
+impl Lookout {
+    /// The longest that it waits for timers of a crowd.
+    const MOST: u64 = 950_000;
+
+    /// It has looked.
+    fn note(&mut self, now: u64, any_late: bool) {
+        let in_vain = std::mem::take(&mut self.wakes) && !any_late;
+        let soon = now - self.vain < 2 * (timers::LATE + self.extra);
+        if in_vain && soon {
+            self.extra = (2 * self.extra + timers::LATE / 2).min(Self::MOST);
+        } else if in_vain || any_late {
+            self.extra = 0;
+        }
+        if in_vain {
+            self.vain = now;
+        }
+    }
+}
+
 struct Watch {
     sched: &'static Sched,
     seen: Vec<Seen>,
@@ -200,6 +231,7 @@ struct Watch {
     all_compute: bool,
     /// When a P was last seen busy.
     busy: u64,
+    lookout: Lookout,
     trimmed: u64,
     traced: u64,
 }
@@ -219,6 +251,7 @@ impl Watch {
             next: None,
             all_compute: false,
             busy: now,
+            lookout: Lookout::default(),
             trimmed: now,
             traced: now,
         }
@@ -254,7 +287,7 @@ impl Watch {
     }
 
     /// Sleeps for `delay` at most, or until somebody wakes it: true.
-    fn sleep(&self, delay: Duration) -> bool {
+    fn sleep(&mut self, delay: Duration) -> bool {
         let sysmon = &self.sched.sysmon;
         let delay = if self.all_compute { delay.max(STEADY) } else { delay };
         if delay == SHORT {
@@ -270,23 +303,25 @@ impl Watch {
 
     /// `delay`, but no longer than until the next timer is late, the end of a slice,
     /// or until it is this one's turn to look at the network.
-    fn until_next(&self, delay: Duration) -> Duration {
+    fn until_next(&mut self, delay: Duration) -> Duration {
         let now = clock::now();
-        let late = timers::earliest(self.sched).saturating_add(timers::LATE);
+        let late = timers::wanted(self.sched).saturating_add(timers::LATE + self.lookout.extra);
         // One that is late already is somebody else's, or nobody's: no hurry.
         let next = [Some(late), self.next].into_iter().flatten().filter(|&at| at > now).min();
         let left = next.map_or(delay, |at| Duration::from_nanos(at - now));
+        self.lookout.wakes = next == Some(late) && left <= delay;
         left.max(SHORT).min(delay)
     }
 
     /// Timers that are due and have not fired: their P computes. Somebody else
     /// does it, if somebody is idle.
-    fn help_late_timers(&self, now: u64) -> bool {
+    fn help_late_timers(&mut self, now: u64) -> bool {
         let mut any = false;
         for p in self.sched.ps().filter(|p| timers::are_late(p, now)) {
             p.timers_late.store(true, Ordering::Relaxed);
             any = true;
         }
+        self.lookout.note(now, any);
         if !any {
             return false;
         }

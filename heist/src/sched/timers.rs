@@ -4,7 +4,8 @@
 //!
 //! 1. *its P*, when it looks for the next goroutine. Reading the clock costs as
 //!    much as a switch, so a busy P reads it about every 2 µs and not every time
-//!    ([`check`]); a P with nothing to run looks exactly ([`run_due`]).
+//!    ([`check`]); a P with nothing to run looks exactly ([`run_due`]), unless they come
+//!    in a crowd: then it rests until some have gathered ([`run_gathered`]).
 //! 2. *thieves*, in their last round, for all Ps in the mask of those that have
 //!    timers ([`steal`]).
 //! 3. *the keeper*: of the Ms that sleep, the one that sleeps until the earliest
@@ -69,9 +70,16 @@ impl Due {
         }
     }
 
+    /// Asks for what running whom it has made ready will need.
+    fn prefetch_stack(&self) {
+        if let Due::Wake(g, _) | Due::Unpark(g, _) = self {
+            g.prefetch_stack();
+        }
+    }
+
     /// Does it, on behalf of the P that looked.
-    fn fire(self, sched: &'static Sched, p: Held) {
-        match self {
+    fn fire(&self, sched: &'static Sched, p: Held) {
+        match *self {
             Due::Wake(g, number) => {
                 if g.turn().expire(number) {
                     ready_last(sched, p, g);
@@ -87,7 +95,7 @@ impl Due {
             }
             // Nothing is called any more, and what the function's drop does is not for
             // this thread: whoever clears the timers drops it.
-            Due::Call(..) if sched.closing() => drop(add(sched, p.get(), self, NEVER)),
+            Due::Call(..) if sched.closing() => drop(add(sched, p.get(), *self, NEVER)),
             Due::Call(alarm, number) => alarm.ring(sched, number),
             Due::Poll(desc, side, number) => {
                 netpoll::wake_all(side.of(desc).expire(number), |turn| turn.wake_last(sched, p));
@@ -123,7 +131,6 @@ pub(crate) fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
         Ready::Deferred => {}
         Ready::Enqueue if idle_priority => wake::inject_idle(sched, sched.life(), g),
         Ready::Enqueue => {
-            g.prefetch_stack();
             if moves(p) {
                 wake::put_tail(sched, p, g);
             } else {
@@ -200,7 +207,7 @@ pub(crate) fn arm_outside(sched: &'static Sched, due: Due, when: u64) -> Option<
         return None;
     }
     let armed = add(sched, sched.p(0), due, when);
-    if shared.keeper.is_none_or(|keeper| when < keeper.until) {
+    if shared.keeper.is_none_or(|keeper| armed.p.timers.wanted() < keeper.until) {
         wake::send_keeper(sched, shared);
     }
     Some(armed)
@@ -256,22 +263,45 @@ fn look(sched: &'static Sched, p: Held) {
     fire_due(sched, p, &p, now);
 }
 
-/// A P with nothing else to do runs what is due of its own. Returns whether
-/// there was something.
+/// A P runs what is due of its own. Returns whether there was something.
 pub(crate) fn run_due(sched: &'static Sched, p: Held) -> bool {
     p.timers.next() != NEVER && fire_due(sched, p, &p, clock::now())
 }
 
+/// The same by a P with nothing else to do, which may wait for a crowd to gather.
+pub(crate) fn run_gathered(sched: &'static Sched, p: Held) -> bool {
+    if p.timers.next() == NEVER {
+        return false;
+    }
+    let now = clock::now();
+    !p.timers.gather(now, LATE) && fire_due(sched, p, &p, now)
+}
+
 /// Runs what is due on so many of the Ps that have timers, on behalf of `thief`.
-/// Returns whether there was something.
+/// Returns whether there was something. A crowd that gathers on an idle P is left alone.
 pub(crate) fn steal(sched: &'static Sched, thief: Held, some: usize) -> bool {
+    steal_from(sched, thief, some, |p, now| p.timers.wanted() <= now)
+}
+
+/// The keeper's time has come: it runs all that is due.
+pub(crate) fn run_all_due(sched: &'static Sched, p: Held) {
+    steal_from(sched, p, usize::MAX, |p, now| p.timers.next() <= now);
+}
+
+#[inline]
+fn steal_from(
+    sched: &'static Sched,
+    thief: Held,
+    some: usize,
+    is_due: impl Fn(&P, u64) -> bool,
+) -> bool {
     if !sched.timer_mask.any(sched.procs()) {
         return false;
     }
     let now = clock::now();
     let from = thief.random() % sched.procs();
     let mut found = false;
-    let due = |id: &u32| sched.p(*id).timers.next() <= now;
+    let due = |id: &u32| is_due(sched.p(*id), now);
     for id in sched.timer_mask.iter_from(from, sched.procs()).filter(due).take(some) {
         found |= fire_due(sched, thief, sched.p(id), now);
     }
@@ -284,12 +314,19 @@ fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     let some = !due.is_empty();
     due.iter().for_each(Due::prefetch);
     begin_batch(p);
-    due.drain(..).for_each(|due| due.fire(sched, p));
+    due.iter().for_each(|due| due.fire(sched, p));
+    // In a loop of its own: the CPU looks up several pages at a time, but not across the
+    // locked instructions of a wake-up.
+    due.iter().for_each(Due::prefetch_stack);
+    due.clear();
     p.own().due.set(due);
     if of.timers.next() == NEVER && sched.timer_mask.contains(of.id) {
         leave_mask(sched, of);
     }
-    if some && p.runq.len() > 1 {
+    // Those of a crowd that have gathered run one after the other, in less than waking
+    // another M takes. If they do not, the next ones find them queued, or sysmon does.
+    let gathered = p.own().looks.queued.get() == 0 && of.timers.is_crowded(now);
+    if some && p.runq.len() > 1 && !gathered {
         // Before the count is read: who goes idle counts itself before it looks at rings.
         fence(Ordering::SeqCst);
         if sched.idle.idle_ps() != 0 {
@@ -316,13 +353,19 @@ pub(crate) fn earliest(sched: &Sched) -> u64 {
     next.min().unwrap_or(NEVER)
 }
 
+/// When somebody idle is to look at the timers of some P, or [`NEVER`].
+pub(crate) fn wanted(sched: &Sched) -> u64 {
+    let wanted = sched.timer_mask.iter(sched.procs()).map(|id| sched.p(id).timers.wanted());
+    wanted.min().unwrap_or(NEVER)
+}
+
 /// A timer is late when its time came so long ago: before, its P or the keeper of the
 /// timers sees to it.
 pub(crate) const LATE: u64 = 50_000;
 
 /// Whether one of this P's is late: then its P computes.
 pub(crate) fn are_late(p: &P, now: u64) -> bool {
-    p.timers.next() <= now.saturating_sub(LATE)
+    p.timers.wanted() <= now.saturating_sub(LATE)
 }
 
 /// A timer of a P that computes is looked after so long before its time: as long as it

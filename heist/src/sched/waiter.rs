@@ -250,7 +250,10 @@ impl Turn {
     #[inline]
     pub(crate) fn wake_last(self, sched: &'static Sched, p: Held) {
         match self.waiter.kind() {
-            Kind::Goroutine(g) if g.runtime() == sched.slot() => timers::ready_last(sched, p, g),
+            Kind::Goroutine(g) if g.runtime() == sched.slot() => {
+                g.prefetch_stack();
+                timers::ready_last(sched, p, g);
+            }
             _ => self.wake(),
         }
     }

@@ -419,7 +419,7 @@ fn without_thread(
 /// Whether nobody sleeps until the next timer, or in the poller, though somebody should
 /// once all who run have stopped.
 pub(crate) fn is_unkept(sched: &Sched, shared: &Shared) -> bool {
-    let next = timers::earliest(sched);
+    let next = timers::wanted(sched);
     let kept = next == NEVER || shared.keeper.is_some_and(|keeper| keeper.until <= next);
     !kept || (shared.poller.is_none() && sched.poll.is_wanted())
 }

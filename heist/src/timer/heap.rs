@@ -47,6 +47,29 @@ impl<T: Copy> Heap<T> {
         }
     }
 
+    /// Whether more than `N` are due at `by`. Looks at no more than that and their
+    /// children.
+    pub(crate) fn has_more_due<const N: usize>(&self, by: u64) -> bool {
+        let mut found = [0; N];
+        let mut count = usize::from(self.first().is_some_and(|first| first <= by));
+        let mut looked = 0;
+        while looked < count {
+            let first = CHILDREN * found[looked] + 1;
+            for child in first..(first + CHILDREN).min(self.entries.len()) {
+                if self.entries[child].when > by {
+                    continue;
+                }
+                if count == N {
+                    return true;
+                }
+                found[count] = child;
+                count += 1;
+            }
+            looked += 1;
+        }
+        false
+    }
+
     /// Takes the earliest, if it is due at `now`.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<T> {
         if self.first()? > now {
@@ -139,6 +162,20 @@ mod tests {
         assert_eq!(heap.pop_due(9), None);
         assert_eq!(heap.pop_due(10), Some('a'));
         assert_eq!(heap.pop_due(u64::MAX), None);
+    }
+
+    #[test]
+    fn those_that_are_due_are_counted() {
+        let rng = Rng::new(7);
+        let mut heap = Heap::new();
+        for due in 0..200usize {
+            for by in [100, 150, 999] {
+                let many = heap.has_more_due::<64>(by);
+                assert_eq!(many, due > 64 && by >= 150, "{due} by {by}");
+            }
+            heap.push(101 + u64::from(rng.next()) % 50, due);
+            heap.push(1000 + u64::from(rng.next()) % 50, due);
+        }
     }
 
     #[test]

@@ -20,6 +20,13 @@ use heap::Heap;
 /// No entry is due, ever.
 pub(crate) const NEVER: u64 = u64::MAX;
 
+/// How long those may wait for each other that come in a crowd.
+pub(crate) const CROWD_WAIT: u64 = 400_000;
+
+/// More than so many in that time are a crowd: one every 6 µs, less than it takes a
+/// thread to sleep and to wake up.
+const CROWD: usize = 64;
+
 /// A heap smaller than this is not searched for dead entries.
 const SMALL: usize = 64;
 
@@ -41,6 +48,9 @@ pub(crate) struct Timers<T> {
     next: AtomicU64,
     /// Entries that nobody waits for any more, as far as it is known.
     dead: AtomicUsize,
+    /// Until when those of a crowd wait for each other; in the past if there is none.
+    /// Written by the P's holder.
+    gathers: AtomicU64,
 }
 
 impl<T: Copy> Timers<T> {
@@ -49,6 +59,7 @@ impl<T: Copy> Timers<T> {
             heap: Latch::new(Heap::new()),
             next: AtomicU64::new(NEVER),
             dead: AtomicUsize::new(0),
+            gathers: AtomicU64::new(0),
         }
     }
 
@@ -58,6 +69,39 @@ impl<T: Copy> Timers<T> {
         // Relaxed: a hint for its P; those who sleep by it say how they make
         // sure (see `sched::timers`).
         self.next.load(Ordering::Relaxed)
+    }
+
+    /// When somebody idle is to look: when the earliest entry is due, or when those of a
+    /// crowd have gathered.
+    #[inline(always)]
+    pub(crate) fn wanted(&self) -> u64 {
+        // Relaxed: who misses it looks too soon, and it is over by itself.
+        self.next().max(self.gathers.load(Ordering::Relaxed))
+    }
+
+    /// The P has nothing else to run at `now`: whether the next ones are so many in so
+    /// little time that they wait for each other, up to [`CROWD_WAIT`]. Sleeping and
+    /// waking up for each of them would be all that the thread does. Not if the earliest
+    /// is `late`: nobody has looked for a while.
+    pub(crate) fn gather(&self, now: u64, late: u64) -> bool {
+        let next = self.next();
+        if self.gathers.load(Ordering::Relaxed) > now {
+            return true;
+        }
+        if next > now.saturating_add(CROWD_WAIT) || next <= now.saturating_sub(late) {
+            return false;
+        }
+        let until = next + CROWD_WAIT;
+        let crowd = self.heap.lock().has_more_due::<CROWD>(until);
+        if crowd {
+            self.gathers.store(until, Ordering::Relaxed);
+        }
+        crowd
+    }
+
+    /// Whether there was a crowd a moment ago.
+    pub(crate) fn is_crowded(&self, now: u64) -> bool {
+        self.gathers.load(Ordering::Relaxed) > now.saturating_sub(CROWD_WAIT)
     }
 
     /// How many entries there are, dead ones too.
@@ -150,6 +194,25 @@ mod tests {
         assert_eq!(timers.next(), 1_000_000);
         timers.sweep(|_| false);
         assert_eq!((timers.len(), timers.next()), (0, NEVER));
+    }
+
+    #[test]
+    fn a_crowd_gathers_and_a_few_do_not() {
+        let timers = Timers::new();
+        let (now, late) = (10_000_000, 50_000);
+        for i in 0..CROWD as u64 {
+            let _ = timers.add(now + 1_000 * i, i, |_| true);
+        }
+        assert!(!timers.gather(now, late), "not many enough");
+        assert_eq!(timers.wanted(), now);
+        let _ = timers.add(now + CROWD_WAIT, 0, |_| true);
+        assert!(!timers.gather(now + late, late), "nobody looked");
+        assert!(!timers.gather(now - CROWD_WAIT - 1, late), "there is time");
+        assert!(timers.gather(now + 1_000, late));
+        assert_eq!(timers.wanted(), now + CROWD_WAIT);
+        assert!(timers.gather(now + CROWD_WAIT - 1, late) && timers.is_crowded(now + CROWD_WAIT));
+        assert!(!timers.gather(now + CROWD_WAIT, late), "they have waited");
+        assert!(!timers.is_crowded(now + 2 * CROWD_WAIT));
     }
 
     #[test]
