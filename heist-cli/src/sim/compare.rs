@@ -28,16 +28,19 @@ pub(super) fn run(options: &Options) -> Result<(), String> {
     }
     std::fs::create_dir_all(&options.out)
         .map_err(|error| format!("cannot make {}: {error}", options.out.display()))?;
-    for workload in &options.workloads {
-        let of_it = |(plan, _): &&Row| plan.workload() == *workload;
-        let mut rows: Vec<&Row> = rows.iter().filter(of_it).collect();
+    let of_all = &rows;
+    for (workload, shape) in options.tables() {
+        let of_it = |(plan, _): &&Row| plan.workload() == workload && plan.shape() == shape;
+        let mut rows: Vec<&Row> = of_all.iter().filter(of_it).collect();
         rows.sort_by_key(|(plan, _)| (plan.cores(), plan.policy().to_string()));
-        print_table(*workload, &rows);
+        print_table(workload, shape, &rows);
         if options.places {
             rows.iter().for_each(|row| print_places(row));
         }
-        let path = options.out.join(format!("{workload}.svg"));
-        std::fs::write(&path, chart::draw(*workload, &options.topology, &rows))
+        let name =
+            if shape == "flat" { workload.to_string() } else { format!("{workload}-{shape}") };
+        let path = options.out.join(format!("{name}.svg"));
+        std::fs::write(&path, chart::draw(workload, shape, &rows))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         println!("  chart: {}\n", path.display());
     }
@@ -55,8 +58,8 @@ pub(super) fn processes() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-fn print_table(workload: Workload, rows: &[&Row]) {
-    println!("{workload}: {}", describe(workload));
+fn print_table(workload: Workload, shape: &str, rows: &[&Row]) {
+    println!("{workload}: {} ({shape})", describe(workload));
     println!(
         "  {:>5} {:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>9} {:>7} {:>7} {:>9} {:>6}",
         "cores",

@@ -31,8 +31,8 @@ options, each with what is done without it:
                      tree, forks, tasks-0us to tasks-1000us, yields, hot,
                      pingpong, bursts, open-50 to open-95
   --cores N,...      2,16,64 (1 to 1024)
-  --topology T       flat (one cache), caches (8 cores a cache), numa (8 a cache,
-                     64 a node), or cache=N,node=M
+  --topology T,...   flat (one cache); or caches (8 cores a cache), numa (8 a cache,
+                     64 a node), cache=N,node=M
   --policy P,...     go,heist; or no-bitmap, no-prediction, no-quiet-end,
                      no-two-rings, no-spin-grace, no-quick-steal, no-groups,
                      no-crew, no-patience, no-near: heist without that departure

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(super) struct Options {
     pub(super) workloads: Vec<Workload>,
     pub(super) cores: Vec<usize>,
-    pub(super) topology: String,
+    pub(super) topologies: Vec<String>,
     pub(super) policies: Vec<Policy>,
     pub(super) costs: CostTable,
     pub(super) seed: Option<u64>,
@@ -29,7 +29,7 @@ impl Default for Options {
                 Workload::Open(70),
             ],
             cores: vec![2, 16, 64],
-            topology: "flat".into(),
+            topologies: vec!["flat".into()],
             policies: vec![Policy::Go, Policy::Heist],
             costs: CostTable::Here,
             seed: None,
@@ -76,7 +76,7 @@ impl Options {
                 };
                 self.cores = list(value, number)?;
             }
-            "--topology" => self.topology = value.to_owned(),
+            "--topology" => self.topologies = topologies(value),
             "--policy" => self.policies = list(value, |policy| policy.parse())?,
             "--costs" => self.costs = value.parse()?,
             "--seed" => self.seed = Some(seed(value)?),
@@ -105,18 +105,24 @@ impl Options {
     /// Everything that is to be measured.
     pub(super) fn plans(&self) -> Result<Vec<Plan>, String> {
         let mut plans = Vec::new();
-        for workload in &self.workloads {
+        for (workload, shape) in self.tables() {
             for cores in &self.cores {
                 for policy in &self.policies {
-                    let machine = (*cores, self.topology.as_str());
                     let seed = self.seed.unwrap_or(1);
-                    let plan = Plan::new(*workload, machine, *policy, seed, self.scale)
+                    let plan = Plan::new(workload, (*cores, shape), *policy, seed, self.scale)
                         .map_err(|error| error.to_string())?;
                     plans.push(plan.with_costs(self.costs));
                 }
             }
         }
         Ok(plans)
+    }
+
+    /// What has a table and a chart of its own: each workload on each shape of machine.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (Workload, &str)> {
+        self.workloads.iter().flat_map(|workload| {
+            self.topologies.iter().map(move |shape| (*workload, shape.as_str()))
+        })
     }
 }
 
@@ -134,6 +140,19 @@ const KNOWN: [&str; 9] = [
 
 fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split(',').map(str::trim).map(item).collect()
+}
+
+/// Shapes of machines: what comes after a comma is another one, unless it is the second
+/// half of `cache=N,node=M`.
+fn topologies(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        match all.last_mut() {
+            Some(last) if part.starts_with("node=") => *last = format!("{last},{part}"),
+            _ => all.push(part.to_owned()),
+        }
+    }
+    all
 }
 
 /// A seed, in decimal or, after 0x, in hexadecimal.
@@ -165,6 +184,9 @@ mod tests {
         assert_eq!(options.seed, Some(255));
         assert_eq!(options.plans().unwrap().len(), 8);
         assert_eq!(parse("").unwrap().workloads.len(), 5);
+        let options = parse("--topology flat,cache=8,node=16,numa --cores 64").unwrap();
+        assert_eq!(options.topologies, ["flat", "cache=8,node=16", "numa"]);
+        assert_eq!(options.plans().unwrap().len(), 30);
     }
 
     #[test]

@@ -111,18 +111,20 @@ pub(crate) fn any_held() -> bool {
 /// whom that has interrupted may hold any of them. Debug builds check it.
 #[must_use]
 pub(crate) fn forbid() -> Forbidden {
+    let before = order::held();
     if order::CHECKED {
-        order::set_held(order::held() | order::FORBIDDEN);
+        order::set_held(before | order::FORBIDDEN);
     }
-    Forbidden(())
+    Forbidden(before & order::FORBIDDEN == 0)
 }
 
-/// See [`forbid`].
-pub(crate) struct Forbidden(());
+/// See [`forbid`]: whether it was allowed before, which a handler in a handler changes
+/// nothing about.
+pub(crate) struct Forbidden(bool);
 
 impl Drop for Forbidden {
     fn drop(&mut self) {
-        if order::CHECKED {
+        if order::CHECKED && self.0 {
             order::set_held(order::held() & !order::FORBIDDEN);
         }
     }

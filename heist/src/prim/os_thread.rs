@@ -106,6 +106,8 @@ impl OsThread {
         }
         its.runtime = match pace {
             Pace::Prompt => SHORT,
+            // A slice that is not ours is the user's.
+            Pace::Usual if its.runtime != SHORT => return,
             Pace::Usual => 0,
         };
         its.flags |= KEEP_POLICY;

@@ -104,15 +104,17 @@ mod files {
             .collect();
         let cpus = numbered(&root.join("cpu"), "cpu");
         let Some(last) = cpus.iter().max() else { return Vec::new() };
-        let mut found = vec![(0, 0); last + 1];
+        let mut found = vec![None; last + 1];
         for cpu in cpus {
             let node = nodes.iter().find(|node| node.contains(&cpu));
             let node = node.and_then(|node| node.iter().min()).copied().unwrap_or(0);
             // Without a cache in sight, those of a node share one.
             let cache = last_cache(&root.join(format!("cpu/cpu{cpu}/cache")), cpu);
-            found[cpu] = (cache.unwrap_or(node), node);
+            found[cpu] = Some((cache.unwrap_or(node), node));
         }
-        found
+        // Nobody runs on those that are missing: no place of their own.
+        let some = found.iter().flatten().next().copied().unwrap_or((0, 0));
+        found.into_iter().map(|place| place.unwrap_or(some)).collect()
     }
 
     /// The first CPU of those that share the last-level cache of one.

@@ -60,9 +60,9 @@ impl Frames {
     #[cold]
     fn make(&self) -> Result<NonNull<Frame>, StackError> {
         let class = self.class.get();
-        let mut warm = [const { None }; BATCH];
-        stacks::take_warm(class, &mut warm);
-        let [first, rest @ ..] = warm;
+        let mut used = [const { None }; BATCH];
+        stacks::take_used(class, &mut used);
+        let [first, rest @ ..] = used;
         let Some(first) = first else { return Ok(exec::new_frame(stacks::acquire(class)?)) };
         let mut len = 0;
         for stack in rest.into_iter().rev().flatten() {

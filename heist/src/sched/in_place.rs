@@ -256,5 +256,6 @@ pub(crate) fn drain(p: &'static P) -> Vec<&'static G> {
         }
         p.runq.turn();
     }
+    super::brief::popped(p);
     queued
 }

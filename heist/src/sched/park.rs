@@ -248,6 +248,17 @@ pub(crate) fn safe_point() {
     }
 }
 
+/// A [`safe_point`] at the end of a call that wakes others: they do not wait until its
+/// caller's turn comes again.
+pub(crate) struct SafePointAfter;
+
+impl Drop for SafePointAfter {
+    #[inline(always)]
+    fn drop(&mut self) {
+        safe_point();
+    }
+}
+
 /// Whether some goroutine of the process is asked to yield.
 #[inline(always)]
 pub(crate) fn is_anybody_asked() -> bool {
@@ -356,8 +367,9 @@ pub(crate) fn ready(g: &'static G) {
     if let Some(m) = m::current()
         && m.sched.slot() == g.runtime()
         && !g.has(flag::IDLE_PRIORITY)
-        && !m.sched.closing()
         && let Some(inside) = Inside::enter()
+        // Not before: the entry may have waited for the P while the runtime began to close.
+        && !inside.sched().closing()
     {
         return match g.ready_with_p() {
             Ready::Deferred => {}
@@ -431,20 +443,27 @@ pub(crate) fn absorb() {
 mod tests {
     use super::*;
     use crate::prim::atomic::AtomicBool;
-    use crate::sync::{Condvar, Mutex, Once, RwLock, Semaphore, WaitGroup};
+    use crate::sync::{Barrier, Condvar, Context, Mutex, Once, RwLock, Semaphore, WaitGroup};
+    use crate::time::{Duration, Timer};
     use crate::{chan, go};
     use std::sync::Arc;
 
-    /// Asks the caller to leave, as sysmon does, before each `call`, until another
-    /// goroutine has run. How often it took.
-    fn asks_until_another_runs(call: &dyn Fn()) -> usize {
+    /// Asks the caller to leave, as sysmon does, after what comes `before` and before each
+    /// `call`, until another goroutine has run. How often it took.
+    fn asks_until_another_runs(before: &dyn Fn(), call: &dyn Fn()) -> usize {
         let ran = Arc::new(AtomicBool::new(false));
         let runs = ran.clone();
         let other = go(move || runs.store(true, Ordering::Relaxed));
         let mut asks = 0;
         while !ran.load(Ordering::Relaxed) && asks < 100 {
-            asks += 1;
             let m = m::current().unwrap();
+            if m.lease.is_over() {
+                // sysmon has taken the P on its own account.
+                crate::thread::yield_now();
+                continue;
+            }
+            asks += 1;
+            before();
             // sysmon may take this back meanwhile: hence more than once.
             set_requests(m.sched, true);
             m.preempt.store(true, Ordering::Relaxed);
@@ -459,16 +478,15 @@ mod tests {
     fn calls_that_do_not_wait_honour_a_request() {
         let (send, receive) = chan::unbounded();
         let (mutex, rwlock) = (Mutex::new(()), RwLock::new(()));
-        let (semaphore, condvar) = (Semaphore::new(1), Condvar::new());
+        let (semaphore, condvar) = (Semaphore::new(1_000), Condvar::new());
+        let timer = Timer::after(Duration::MAX, || ());
+        assert!(timer.stop());
+        let token = || crate::thread::current().unpark();
         let (done, once) = (Once::new(), Once::new());
         done.call_once(|| ());
         let group = WaitGroup::new();
         let calls: &[(&str, &(dyn Fn() + Sync))] = &[
             ("unpark", &|| crate::thread::current().unpark()),
-            ("park with a token", &|| {
-                crate::thread::current().unpark();
-                crate::thread::park();
-            }),
             ("notify_one", &|| condvar.notify_one()),
             ("notify_all", &|| condvar.notify_all()),
             ("add", &|| group.add(1)),
@@ -481,7 +499,11 @@ mod tests {
             ("recv", &|| assert_eq!(receive.recv(), Ok(1))),
             ("lock", &|| drop(mutex.lock())),
             ("read", &|| drop(rwlock.read())),
-            ("acquire", &|| drop(semaphore.acquire())),
+            ("acquire", &|| std::mem::forget(semaphore.acquire())),
+            ("Barrier::wait", &|| assert!(Barrier::new(1).wait().is_leader())),
+            ("Timer::after", &|| drop(Timer::after(Duration::MAX, || ()))),
+            ("Timer::stop", &|| assert!(!timer.stop())),
+            ("cancel", &|| Context::background().with_cancel().1.cancel()),
             ("add_permits", &|| semaphore.add_permits(1)),
             ("syscall", &|| crate::syscall(|| ())),
             ("no_preempt", &|| crate::no_preempt(|| ())),
@@ -490,8 +512,13 @@ mod tests {
             group.add(1_000);
             (0..1_000).for_each(|_| send.send(1).unwrap());
             for (name, call) in calls {
-                let asks = asks_until_another_runs(call);
+                let asks = asks_until_another_runs(&|| (), call);
                 assert!(asks < 100, "{name} is no safe point");
+            }
+            let parks: [&dyn Fn(); 2] =
+                [&crate::thread::park, &|| crate::thread::park_timeout(Duration::MAX)];
+            for park in parks {
+                assert!(asks_until_another_runs(&token, park) < 100, "park with a token");
             }
         });
     }

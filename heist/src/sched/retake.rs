@@ -9,7 +9,7 @@
 //! | sleeps in the kernel: its CPU clock stands still | the same |
 //! | computes, for 10 ms, and no P is idle | when it does not heed the request to yield either |
 //! | the same, and it forks | only if somebody other than a thief wants it |
-//! | computes, for 0.1 ms, and a timer of its P is due soon | the same, while there may be one more runner |
+//! | computes, for 0.1 ms, and a timer of its P is due soon | likewise when it has been asked, while there may be one more runner |
 //!
 //! No signal is sent and nothing is interrupted: the goroutine goes on on its
 //! thread, without a P, and finds out at its next call of the runtime. While it
@@ -182,7 +182,8 @@ impl Retaker {
             let cpu = m.filter(|_| needed).and_then(|m| m.os_thread().cpu_time());
             let again = std::mem::take(&mut seen.again) && needed;
             *seen = Seen { m, steps, since: now, began: cpu, cpu, ..Seen::default() };
-            if crowded && m.is_some() {
+            // Those of a crowd are not looked out for one by one.
+            if crowded && m.is_some() && !p.timers.is_crowded(now) {
                 // If it is still the same then, it computes.
                 looked.again_at(timers::ahead_of_next(p).max(now + URGENT));
             }
@@ -212,7 +213,13 @@ impl Retaker {
         looked.computing += 1;
         let (mut end, mut urgent) = (seen.since + SLICE, false);
         if crowded && self.freezer.has_room() {
-            let soon = timers::ahead_of_next(p).max(seen.since + URGENT);
+            let mut soon = timers::ahead_of_next(p);
+            if soon <= now {
+                // Most deadlines are for nothing, and those are not worth a P.
+                timers::drop_dead_first(p);
+                soon = timers::ahead_of_next(p);
+            }
+            soon = soon.max(seen.since + URGENT);
             (end, urgent) = (end.min(soon), soon <= now);
         }
         if now < end {

@@ -357,7 +357,7 @@ impl Sched {
         sched.most_procs.store(config.procs as u32, Ordering::Relaxed);
         sched.follow_limit.store(config.follow_limit, Ordering::Relaxed);
         sched.opened.store(clock::now(), Ordering::Relaxed);
-        sched.note_cpus();
+        sched.note_cpus(config.procs as u32);
         sched.foreign_spawned.store(0, Ordering::Relaxed);
         sched.foreign_finished.store(0, Ordering::Relaxed);
         sched.tls_searches.store(0, Ordering::Relaxed);
@@ -531,9 +531,9 @@ impl Sched {
         procs >= MANY && procs <= self.cpus.load(Ordering::Relaxed)
     }
 
-    /// Asked only if it matters: the kernel answers in files.
-    fn note_cpus(&self) {
-        if self.procs() >= MANY {
+    /// There will be so many Ps. Asked only if it matters: the kernel answers in files.
+    pub(crate) fn note_cpus(&self, procs: u32) {
+        if procs >= MANY {
             self.cpus.store(thread::usable_cpus() as u32, Ordering::Relaxed);
             self.near.prepare();
         }
@@ -637,7 +637,6 @@ impl Sched {
         }
         self.most_procs.fetch_max(procs, Ordering::Relaxed);
         self.procs.store(procs, Ordering::SeqCst);
-        self.note_cpus();
     }
 
     /// The goroutine whose panic closed the runtime, if that is what `payload`
@@ -797,11 +796,15 @@ impl Sched {
         shared.idle_ps.push(p);
         self.idle_mask.insert(p.id);
         self.idle.p_goes_idle();
+        if shared.idle_ps.len() == 1 && self.procs() > 1 {
+            self.sysmon.notice_idle();
+        }
     }
 
     /// Takes a certain P, for an M. False if it is not idle.
     pub(crate) fn take_this_idle_p(&self, shared: &mut Guard<'_, Shared>, p: &'static P) -> bool {
-        let Some(at) = shared.idle_ps.iter().position(|idle| ptr::eq(*idle, p)) else {
+        // From the end: it was given up a moment ago, if it is there.
+        let Some(at) = shared.idle_ps.iter().rposition(|idle| ptr::eq(*idle, p)) else {
             return false;
         };
         shared.idle_ps.remove(at);

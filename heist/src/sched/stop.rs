@@ -257,6 +257,7 @@ impl World {
 /// its number.
 pub(crate) fn set_procs(sched: &'static Sched, procs: u32, reason: Reason) -> Option<u32> {
     super::syscall::blocking(|| {
+        sched.note_cpus(procs);
         stop_the_world(sched, reason, |world| {
             let before = sched.procs();
             if procs != before && sched.reserved() == 0 {

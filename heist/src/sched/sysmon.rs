@@ -18,7 +18,7 @@
 //! It sleeps 20 µs (0.1 ms while all compute), longer when there has been nothing to do
 //! (`backoff`); and when all Ps have been idle for a while, until one of them is needed.
 
-use super::backoff::{Backoff, LONG, SHORT};
+use super::backoff::{Backoff, LONG, MEDIUM, SHORT};
 use super::m::HeistThread;
 use super::mask::MAX_PROCS;
 use super::p::{Count, P};
@@ -81,7 +81,7 @@ pub(crate) struct Sysmon {
     note: Note,
     /// It sleeps until somebody wakes it.
     deep: AtomicBool,
-    /// Until when it sleeps, if that is longer than it looks ahead; 0 otherwise.
+    /// Until when it sleeps; 0 if it does not, or only for the shortest time.
     until: AtomicU64,
     stop: AtomicBool,
     rounds: Count,
@@ -128,6 +128,15 @@ impl Sysmon {
         // Relaxed: the fences here and in `Watch::sleep` see to it that it has seen the
         // timer, or this sees until when it sleeps.
         if when < self.until.load(Ordering::Relaxed) {
+            self.do_not_oversleep();
+        }
+    }
+
+    /// A P goes idle, the first of all that were busy: somebody could help them from now on,
+    /// and it looks more often then.
+    pub(crate) fn notice_idle(&self) {
+        let until = self.until.load(Ordering::Relaxed);
+        if until != 0 && until > clock::after(MEDIUM) {
             self.do_not_oversleep();
         }
     }
@@ -294,10 +303,16 @@ impl Watch {
             return sysmon.note.sleep_for(delay);
         }
         // Before it looks when the next timer is due: who sets one afterwards sees it.
-        sysmon.until.store(clock::after(delay), Ordering::Relaxed);
+        let most = clock::after(delay);
+        sysmon.until.store(most, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let woken = sysmon.note.sleep_for(self.until_next(delay));
-        sysmon.until.store(0, Ordering::Relaxed);
+        let delay = self.until_next(delay);
+        // Unless it was woken already.
+        let end = clock::after(delay);
+        let (relaxed, until) = (Ordering::Relaxed, &sysmon.until);
+        let _ = until.compare_exchange(most, end, relaxed, relaxed);
+        let woken = sysmon.note.sleep_for(delay);
+        until.store(0, relaxed);
         woken
     }
 
@@ -487,24 +502,33 @@ impl Watch {
                 wake::send_keeper(self.sched, shared);
             }
         }
-        // What lay around warm until now.
-        stacks::trim();
-        let mut patience = CHECK_FIRST;
+        let (mut patience, mut warm) = (CHECK_FIRST, true);
         while self.sched.sysmon.deep.load(Ordering::Relaxed) {
             check_dead();
             if self.sched.sysmon.stop.load(Ordering::SeqCst) {
                 return;
             }
             // While goroutines sleep, a thread that could wake them may end:
-            // look again, ever more rarely.
-            if self.sched.goroutines() == 0 {
-                self.sched.sysmon.note.sleep();
-            } else {
-                self.sched.sysmon.note.sleep_for(patience);
+            // look again, ever more rarely. And stacks that were used until now lie
+            // around warm.
+            let woken = if self.sched.goroutines() != 0 {
+                let woken = self.sched.sysmon.note.sleep_for(patience);
                 patience = (patience * 2).min(CHECK_LAST);
+                woken
+            } else if warm {
+                self.sched.sysmon.note.sleep_for(stacks::WARM)
+            } else {
+                self.sched.sysmon.note.sleep();
+                true
+            };
+            if !woken {
+                stacks::trim();
+                warm = false;
             }
             signal::dump_if_asked();
         }
+        // Not now: what is warm is wanted again.
+        self.trimmed = clock::now();
     }
 }
 

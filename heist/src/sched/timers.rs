@@ -14,7 +14,7 @@
 //!    Who adds an entry has a P, whose M looks when it goes to sleep; or it is a
 //!    plain thread and wakes a sleeper, which looks then.
 //! 4. *sysmon*, when all that fails: it sleeps no longer than until the earliest
-//!    entry, wakes a thief for one that is late, and tells its P to look; if nobody is
+//!    entry is late, wakes a thief for one that is late, and tells its P to look; if nobody is
 //!    idle, it takes the P from a goroutine that computes, a little before (`retake`).
 
 use super::alarm::Alarm;
@@ -26,7 +26,7 @@ use super::protocol::turn::Number;
 use super::schedt::Sched;
 use super::task;
 use super::wake;
-use crate::prim::atomic::{Ordering, fence};
+use crate::prim::atomic::{Ordering, fence, fence_after_rmw};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::{clock, hint};
 use crate::timer::{Added, NEVER};
@@ -209,6 +209,8 @@ pub(crate) fn arm_outside(sched: &'static Sched, due: Due, when: u64) -> Option<
     let armed = add(sched, sched.p(0), due, when);
     if shared.keeper.is_none_or(|keeper| armed.p.timers.wanted() < keeper.until) {
         wake::send_keeper(sched, shared);
+        // If all compute, nobody but sysmon looks.
+        sched.sysmon.notice_timer(when);
     }
     Some(armed)
 }
@@ -224,8 +226,10 @@ fn add(sched: &'static Sched, p: &'static P, due: Due, when: u64) -> Armed {
         fence(Ordering::SeqCst);
         if !sched.timer_mask.contains(p.id) {
             sched.timer_mask.insert(p.id);
+            // So that `notice_timer` may rely on it.
+            fence_after_rmw();
         }
-        if !p.runq.is_empty() {
+        if !p.runq.is_empty() || sched.runq_size.load(Ordering::Relaxed) != 0 {
             sched.sysmon.notice_timer(when);
         }
     }
@@ -325,7 +329,10 @@ fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     }
     // Those of a crowd that have gathered run one after the other, in less than waking
     // another M takes. If they do not, the next ones find them queued, or sysmon does.
-    let gathered = p.own().looks.queued.get() == 0 && of.timers.is_crowded(now);
+    let looks = &p.own().looks;
+    let gathered = looks.queued.get() == 0
+        && of.timers.is_crowded(now)
+        && looks.each.get().saturating_mul(p.runq.len() as u64) < HURRY;
     if some && p.runq.len() > 1 && !gathered {
         // Before the count is read: who goes idle counts itself before it looks at rings.
         fence(Ordering::SeqCst);
@@ -375,6 +382,11 @@ pub(crate) const AHEAD: u64 = 250_000;
 /// When that is for the next of this P's.
 pub(crate) fn ahead_of_next(p: &P) -> u64 {
     p.timers.next().saturating_sub(AHEAD)
+}
+
+/// Drops those of this P's that nobody waits for, up to the first that somebody does.
+pub(crate) fn drop_dead_first(p: &P) {
+    p.timers.drop_first_dead(Due::alive);
 }
 
 /// Whether anything waits for the clock; dead entries are dropped first.

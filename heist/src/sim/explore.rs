@@ -161,15 +161,23 @@ pub(super) fn skip() -> ! {
 fn run_one(case: &Case) -> String {
     let rng = Rng::new(case.seed ^ 0x5eed);
     let config = config(case, &rng);
-    let procs = 1 + rng.next() as usize % 6;
+    let procs = size(case, &rng);
     let Scenario { body, .. } = SCENARIOS[case.scenario];
     let (counts, _) = sim::run(config, move || body(&rng, procs));
     counts.steps.to_string()
 }
 
+/// How many Ps, or cores. Few, since most mistakes need few, and those cost fewer steps;
+/// but of every sixteenth seed as many as the rules for many begin with (`schedt::MANY`,
+/// groups, crews, near victims).
+fn size(case: &Case, rng: &Rng) -> usize {
+    let (least, more) = if case.seed % 16 == 15 { (8, 17) } else { (1, 6) };
+    least + rng.next() as usize % more
+}
+
 /// The machine that a seed stands for.
 fn config(case: &Case, rng: &Rng) -> Config {
-    let cores = 1 + rng.next() as usize % 6;
+    let cores = size(case, rng);
     let chooser = match rng.next() % 3 {
         0 => Chooser::Random,
         _ => Chooser::Pct { changes: 1 + rng.next() % 8, length: 1 << (8 + rng.next() % 8) },

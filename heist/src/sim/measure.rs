@@ -94,6 +94,7 @@ impl FromStr for Policy {
 pub struct Plan {
     workload: Workload,
     topology: Topology,
+    shape: String,
     costs: CostTable,
     policy: Policy,
     seed: u64,
@@ -159,7 +160,8 @@ impl Plan {
     ) -> Result<Plan, PlanError> {
         let topology = Topology::new(cores, shape).map_err(PlanError)?;
         let costs = CostTable::default();
-        Ok(Plan { workload, topology, costs, policy, seed, scale: scale.max(16) })
+        let (shape, scale) = (shape.to_owned(), scale.max(16));
+        Ok(Plan { workload, topology, shape, costs, policy, seed, scale })
     }
 
     /// The same with other costs.
@@ -176,6 +178,11 @@ impl Plan {
     /// The number of cores.
     pub fn cores(&self) -> usize {
         self.topology.cores()
+    }
+
+    /// The shape of the machine, as it was asked for.
+    pub fn shape(&self) -> &str {
+        &self.shape
     }
 
     /// The policy.

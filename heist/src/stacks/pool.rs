@@ -10,6 +10,7 @@ use super::{Class, Stack, StackError, map};
 use crate::prim::lock::{Lock, Rank};
 use crate::prim::{clock, probe};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Bytes reserved at a time, for classes that fit.
 const SLAB: usize = 64 << 20;
@@ -18,7 +19,7 @@ const SLAB: usize = 64 << 20;
 const SINGLE: usize = 32 << 20;
 
 /// How long a free stack may keep its pages.
-const WARM: u64 = 1_000_000_000;
+pub(crate) const WARM: Duration = Duration::from_secs(1);
 
 /// Bytes at the top that a trimmed stack keeps.
 const KEEP: usize = 4 << 10;
@@ -82,13 +83,14 @@ fn find(class: Class) -> Result<Stack, StackError> {
     SHELVES.lock()[class.0 as usize].take(class)
 }
 
-/// Takes some stacks of a class that have their pages, as many as there are and `into`
-/// has room for; the one that was used last comes first.
-pub(crate) fn take_warm(class: Class, into: &mut [Option<Stack>]) {
+/// Takes some stacks of a class that were used before and have their first page, as many
+/// as there are and `into` has room for; the one that was used last comes first.
+pub(crate) fn take_used(class: Class, into: &mut [Option<Stack>]) {
     {
         // Those that are mapped one by one are never on a shelf.
-        let warm = &mut SHELVES.lock()[class.0 as usize].warm;
-        into.fill_with(|| warm.pop_back().map(|warm| Stack { top: warm.top, class }));
+        let Shelf { warm, cold, .. } = &mut SHELVES.lock()[class.0 as usize];
+        let mut top = || warm.pop_back().map(|warm| warm.top).or_else(|| cold.pop());
+        into.fill_with(|| top().map(|top| Stack { top, class }));
     }
     // In a row and without the lock: the CPU looks up several pages at a time, but not
     // across a locked instruction.
@@ -123,7 +125,7 @@ pub(crate) fn release_all(stacks: impl IntoIterator<Item = Stack>) {
 /// Gives back the pages of stacks that have been free for a second. Called by
 /// sysmon.
 pub(crate) fn trim() {
-    trim_free_for(WARM);
+    trim_free_for(WARM.as_nanos() as u64);
 }
 
 /// Gives back the pages of all stacks that are free.
@@ -176,16 +178,19 @@ mod tests {
     }
 
     #[test]
-    fn warm_ones_are_taken_several_at_a_time() {
+    fn used_ones_are_taken_several_at_a_time() {
         let _alone = crate::tests_alone();
         let class = Class::for_usable(50 << 10).unwrap();
         let three = [0; 3].map(|_| acquire(class).unwrap());
         let tops: Vec<usize> = three.iter().map(Stack::top).collect();
-        release_all(three);
+        let [a, b, c] = three;
+        release(a);
+        trim_all();
+        release_all([b, c]);
         let mut some = [const { None }; 5];
-        take_warm(class, &mut some);
+        take_used(class, &mut some);
         let taken: Vec<usize> = some.iter().flatten().map(Stack::top).collect();
-        assert_eq!(taken, [tops[2], tops[1], tops[0]]);
+        assert_eq!(taken, [tops[2], tops[1], tops[0]], "the cold one last");
         release_all(some.into_iter().flatten());
     }
 

@@ -58,6 +58,7 @@ impl Barrier {
             let others = queue.pop_all(0);
             drop(queue);
             drop(others);
+            park::safe_point();
             return BarrierWaitResult(true);
         }
         queue.arrived += 1;

@@ -184,7 +184,7 @@ impl Condvar {
 
     /// Wakes the one who has waited longest, if anybody waits.
     pub fn notify_one(&self) {
-        park::safe_point();
+        let _after = park::SafePointAfter;
         // Relaxed: see `occupied`.
         if !self.occupied.load(Ordering::Relaxed) {
             return;
@@ -200,7 +200,7 @@ impl Condvar {
 
     /// Wakes all who wait.
     pub fn notify_all(&self) {
-        park::safe_point();
+        let _after = park::SafePointAfter;
         if !self.occupied.load(Ordering::Relaxed) {
             return;
         }

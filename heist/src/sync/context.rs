@@ -3,6 +3,7 @@
 use crate::chan::{self, Receiver, Sender};
 use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
+use crate::sched::park;
 use crate::thread;
 use crate::time::Timer;
 use std::any::Any;
@@ -371,6 +372,7 @@ impl CancelFunc {
     /// Cancels the context and all that were made from it. Again does nothing.
     pub fn cancel(&self) {
         self.node.end(ContextError::Canceled, None);
+        park::safe_point();
     }
 
     /// Likewise, and says why to those who ask for the
@@ -386,6 +388,7 @@ impl CancelFunc {
     /// ```
     pub fn cancel_with(&self, cause: impl Error + Send + Sync + 'static) {
         self.node.end(ContextError::Canceled, Some(Arc::new(cause)));
+        park::safe_point();
     }
 
     /// Gives up the right to cancel: the context ends with its parent, or at its

@@ -149,7 +149,7 @@ impl Semaphore {
     /// If that are more than `usize` can count.
     #[track_caller]
     pub fn add_permits(&self, n: usize) {
-        park::safe_point();
+        let _after = park::SafePointAfter;
         let mut queue = self.queue.lock();
         let Some(permits) = queue.checked_add(n as u64) else {
             drop(queue);

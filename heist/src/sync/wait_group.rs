@@ -97,7 +97,7 @@ impl WaitGroup {
     /// If nothing was.
     #[track_caller]
     pub fn done(&self) {
-        park::safe_point();
+        let _after = park::SafePointAfter;
         if !self.shared.done() {
             panic!("sync: negative WaitGroup counter");
         }

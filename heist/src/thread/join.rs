@@ -5,6 +5,7 @@ use crate::prim::fatal::fatal;
 use crate::runtime;
 use crate::sched::g::{G, WaitReason};
 use crate::sched::m::Inside;
+use crate::sched::park;
 use crate::sched::protocol::join::{Detach, Wait};
 use crate::sched::schedt::Sched;
 use crate::sched::spawn::{self, Options, SpawnError};
@@ -50,7 +51,9 @@ impl<T> JoinHandle<T> {
     /// ```
     #[track_caller]
     pub fn join(self) -> Result<T> {
-        if !self.g.join.is_done() {
+        if self.g.join.is_done() {
+            park::safe_point();
+        } else {
             self.wait(Location::caller());
         }
         self.take()

@@ -106,7 +106,7 @@ impl Thread {
     /// sleeper.join().unwrap();
     /// ```
     pub fn unpark(&self) {
-        parking::safe_point();
+        let _after = parking::SafePointAfter;
         match &self.0 {
             Repr::Os { thread, .. } => thread.unpark(),
             Repr::Goroutine { g, id, .. } => {

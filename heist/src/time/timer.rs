@@ -4,6 +4,7 @@ use super::{Duration, Instant};
 use crate::prim::clock;
 use crate::runtime;
 use crate::sched::alarm::Alarm;
+use crate::sched::park;
 use std::fmt;
 
 /// Calls a function once, later, on a goroutine of its own: Go's `AfterFunc`.
@@ -44,7 +45,9 @@ impl Timer {
     }
 
     fn at_clock<F: FnMut() + Send + 'static>(when: u64, f: F) -> Timer {
-        Timer { alarm: Alarm::start(f, when, runtime::current_sched) }
+        let timer = Timer { alarm: Alarm::start(f, when, runtime::current_sched) };
+        park::safe_point();
+        timer
     }
 
     /// Stops the timer. Returns whether that kept it from calling: false if its
@@ -58,7 +61,9 @@ impl Timer {
     /// assert!(!timer.stop());
     /// ```
     pub fn stop(&self) -> bool {
-        self.alarm.stop()
+        let stopped = self.alarm.stop();
+        park::safe_point();
+        stopped
     }
 
     /// Sets the timer to call so long from now, whether it has called, was
@@ -66,8 +71,9 @@ impl Timer {
     /// have.
     #[track_caller]
     pub fn reset(&self, duration: Duration) -> bool {
-        let stopped = self.stop();
+        let stopped = self.alarm.stop();
         self.alarm.set(clock::after(duration), runtime::current_sched);
+        park::safe_point();
         stopped
     }
 

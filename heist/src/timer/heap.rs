@@ -47,27 +47,36 @@ impl<T: Copy> Heap<T> {
         }
     }
 
-    /// Whether more than `N` are due at `by`. Looks at no more than that and their
-    /// children.
-    pub(crate) fn has_more_due<const N: usize>(&self, by: u64) -> bool {
+    /// If more than `N` are due at `by`: when the last of those is that it has seen. Looks
+    /// at no more than that and their children.
+    pub(crate) fn last_of_more_due<const N: usize>(&self, by: u64) -> Option<u64> {
         let mut found = [0; N];
         let mut count = usize::from(self.first().is_some_and(|first| first <= by));
-        let mut looked = 0;
+        let (mut looked, mut last) = (0, self.first()?);
         while looked < count {
             let first = CHILDREN * found[looked] + 1;
             for child in first..(first + CHILDREN).min(self.entries.len()) {
-                if self.entries[child].when > by {
+                let when = self.entries[child].when;
+                if when > by {
                     continue;
                 }
+                last = last.max(when);
                 if count == N {
-                    return true;
+                    return Some(last);
                 }
                 found[count] = child;
                 count += 1;
             }
             looked += 1;
         }
-        false
+        None
+    }
+
+    /// Drops the earliest while they are not `alive`.
+    pub(crate) fn drop_first_dead(&mut self, mut alive: impl FnMut(&T) -> bool) {
+        while self.entries.first().is_some_and(|first| !alive(&first.item)) {
+            let _ = self.pop_due(u64::MAX);
+        }
     }
 
     /// Takes the earliest, if it is due at `now`.
@@ -165,13 +174,24 @@ mod tests {
     }
 
     #[test]
+    fn dead_ones_go_if_they_are_first() {
+        let mut heap = Heap::new();
+        for (when, alive) in [(1, false), (2, false), (3, true), (4, false)] {
+            heap.push(when, alive);
+        }
+        heap.drop_first_dead(|alive| *alive);
+        assert_eq!((heap.first(), heap.len()), (Some(3), 2));
+    }
+
+    #[test]
     fn those_that_are_due_are_counted() {
         let rng = Rng::new(7);
         let mut heap = Heap::new();
         for due in 0..200usize {
             for by in [100, 150, 999] {
-                let many = heap.has_more_due::<64>(by);
-                assert_eq!(many, due > 64 && by >= 150, "{due} by {by}");
+                let last = heap.last_of_more_due::<64>(by);
+                assert_eq!(last.is_some(), due > 64 && by >= 150, "{due} by {by}");
+                assert!(last.is_none_or(|last| (101..=150).contains(&last)), "{last:?}");
             }
             heap.push(101 + u64::from(rng.next()) % 50, due);
             heap.push(1000 + u64::from(rng.next()) % 50, due);

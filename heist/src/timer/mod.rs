@@ -91,12 +91,12 @@ impl<T: Copy> Timers<T> {
         if next > now.saturating_add(CROWD_WAIT) || next <= now.saturating_sub(late) {
             return false;
         }
-        let until = next + CROWD_WAIT;
-        let crowd = self.heap.lock().has_more_due::<CROWD>(until);
-        if crowd {
-            self.gathers.store(until, Ordering::Relaxed);
+        // No longer than until the last of them: some may be due all at once.
+        let last = self.heap.lock().last_of_more_due::<CROWD>(next + CROWD_WAIT);
+        if let Some(last) = last {
+            self.gathers.store(last, Ordering::Relaxed);
         }
-        crowd
+        last.is_some_and(|last| last > now)
     }
 
     /// Whether there was a crowd a moment ago.
@@ -142,6 +142,13 @@ impl<T: Copy> Timers<T> {
         }
         let mut heap = self.heap.lock();
         due.extend(std::iter::from_fn(|| heap.pop_due(now)).take(limit));
+        let _ = self.publish(&heap);
+    }
+
+    /// Drops the earliest entries if they are dead.
+    pub(crate) fn drop_first_dead(&self, alive: impl FnMut(&T) -> bool) {
+        let mut heap = self.heap.lock();
+        heap.drop_first_dead(alive);
         let _ = self.publish(&heap);
     }
 

@@ -41,6 +41,47 @@ fn footprint() -> [isize; 4] {
     [threads, lines("/proc/self/maps"), pages * 4096, ALLOCATED.load(Ordering::SeqCst)]
 }
 
+/// A runtime that falls asleep as soon as its goroutines have ended gives back what their
+/// stacks have used, too.
+#[test]
+fn a_runtime_asleep_keeps_no_pages_of_stacks() {
+    const STACKS: usize = 32;
+    const USED: isize = 1 << 20;
+    if let Some(output) = in_a_process() {
+        assert!(output.status.success(), "{}\n{}", output.status, stderr(&output));
+        return;
+    }
+    #[inline(never)]
+    fn use_stack() {
+        std::hint::black_box([1u8; USED as usize]);
+    }
+    let resident = || footprint()[2];
+    watched(|| {
+        let runtime = runtime(1);
+        runtime.run(|| {
+            let all = (0..STACKS).map(|_| {
+                let large = thread::Builder::new().stack_size(2 * USED as usize);
+                large
+                    .spawn(|| {
+                        use_stack();
+                        thread::park();
+                    })
+                    .unwrap()
+            });
+            let all: Vec<_> = all.collect();
+            until(|| heist::debug::dump().matches("[park]").count() == STACKS);
+            all.iter().for_each(|handle| handle.thread().unpark());
+            all.into_iter().for_each(|handle| handle.join().unwrap());
+        });
+        let used = resident();
+        assert!(used > STACKS as isize * USED, "{used} bytes resident");
+        // `watched` ends it if not.
+        while resident() > used - STACKS as isize * USED / 2 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
 /// A short life: some of everything.
 fn live_and_die(i: usize) {
     let runtime = runtime([1, 2, 4][i % 3]);

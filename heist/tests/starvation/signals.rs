@@ -472,10 +472,14 @@ fn a_thread_that_stands_still_runs_no_other_handler() {
                 time::sleep(Duration::from_millis(1));
                 let tasks = std::fs::read_dir("/proc/self/task").unwrap();
                 for task in tasks.filter_map(|task| Some(task.ok()?.path())) {
-                    // Only in our handler it is masked.
+                    // In our handler it is masked.
                     let Some(set) = blocked(&task).filter(|set| has(*set, libc::SIGURG)) else {
                         continue;
                     };
+                    if has(set, libc::SIGSEGV) {
+                        // A thread that is being made: the C library masks all of them.
+                        continue;
+                    }
                     seen += 1;
                     assert_eq!(MASKED.map(|signal| has(set, signal)), [true; 9], "{set:x}");
                     assert_eq!(FAULTS.map(|signal| has(set, signal)), [false; 5], "{set:x}");
