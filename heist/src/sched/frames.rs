@@ -60,12 +60,10 @@ impl Frames {
     #[cold]
     fn make(&self) -> Result<NonNull<Frame>, StackError> {
         let class = self.class.get();
-        let mut used = [const { None }; BATCH];
-        stacks::take_used(class, &mut used);
-        let [first, rest @ ..] = used;
-        let Some(first) = first else { return Ok(exec::new_frame(stacks::acquire(class)?)) };
+        let mut more = [const { None }; BATCH - 1];
+        let first = stacks::acquire_some(class, &mut more)?;
         let mut len = 0;
-        for stack in rest.into_iter().rev().flatten() {
+        for stack in more.into_iter().rev().flatten() {
             self.free[len].set(Some(exec::new_frame(stack)));
             len += 1;
         }

@@ -32,7 +32,7 @@
 mod map;
 mod pool;
 
-pub(crate) use pool::{WARM, acquire, release, release_all, take_used, trim, trim_all};
+pub(crate) use pool::{WARM, acquire, acquire_some, release, release_all, trim, trim_all};
 
 use crate::prim::hint;
 use std::fmt;

@@ -45,8 +45,13 @@ impl Shelf {
         Shelf { warm: VecDeque::new(), cold: Vec::new(), fresh: 0..0 }
     }
 
+    /// The top of one that was used before, and has its first page.
+    fn used(&mut self) -> Option<usize> {
+        self.warm.pop_back().map(|warm| warm.top).or_else(|| self.cold.pop())
+    }
+
     fn take(&mut self, class: Class) -> Result<Stack, StackError> {
-        if let Some(top) = self.warm.pop_back().map(|warm| warm.top).or_else(|| self.cold.pop()) {
+        if let Some(top) = self.used() {
             // The next one will be wanted soon, and was touched long ago.
             if let Some(top) = self.warm.back().map(|warm| warm.top).or(self.cold.last().copied()) {
                 Stack { top, class }.prefetch();
@@ -83,19 +88,29 @@ fn find(class: Class) -> Result<Stack, StackError> {
     SHELVES.lock()[class.0 as usize].take(class)
 }
 
-/// Takes some stacks of a class that were used before and have their first page, as many
-/// as there are and `into` has room for; the one that was used last comes first.
-pub(crate) fn take_used(class: Class, into: &mut [Option<Stack>]) {
-    {
-        // Those that are mapped one by one are never on a shelf.
-        let Shelf { warm, cold, .. } = &mut SHELVES.lock()[class.0 as usize];
-        let mut top = || warm.pop_back().map(|warm| warm.top).or_else(|| cold.pop());
-        into.fill_with(|| top().map(|top| Stack { top, class }));
+/// A stack of a class; and if it was used before, as many more of those into `more` as there
+/// are and it has room for. The one that was used last comes first. All of them with the lock
+/// taken once: many Ps that begin at once meet there.
+pub(crate) fn acquire_some(class: Class, more: &mut [Option<Stack>]) -> Result<Stack, StackError> {
+    if class.size() >= SINGLE {
+        return acquire(class);
     }
+    let first = {
+        let shelf = &mut SHELVES.lock()[class.0 as usize];
+        match shelf.used() {
+            Some(top) => {
+                more.fill_with(|| shelf.used().map(|top| Stack { top, class }));
+                Stack { top, class }
+            }
+            None => shelf.take(class)?,
+        }
+    };
     // In a row and without the lock: the CPU looks up several pages at a time, but not
     // across a locked instruction.
-    into.iter().flatten().for_each(Stack::prefetch);
-    into.iter().flatten().for_each(|stack| probe::touch(stack.top - 1));
+    let all = || std::iter::once(&first).chain(more.iter().flatten());
+    all().for_each(Stack::prefetch);
+    all().for_each(|stack| probe::touch(stack.top - 1));
+    Ok(first)
 }
 
 /// Gives a stack back. Nothing on it is alive.
@@ -187,11 +202,15 @@ mod tests {
         release(a);
         trim_all();
         release_all([b, c]);
-        let mut some = [const { None }; 5];
-        take_used(class, &mut some);
-        let taken: Vec<usize> = some.iter().flatten().map(Stack::top).collect();
+        let mut more = [const { None }; 5];
+        let first = acquire_some(class, &mut more).unwrap();
+        let all: Vec<Stack> = [Some(first)].into_iter().chain(more).flatten().collect();
+        let taken: Vec<usize> = all.iter().map(Stack::top).collect();
         assert_eq!(taken, [tops[2], tops[1], tops[0]], "the cold one last");
-        release_all(some.into_iter().flatten());
+        let mut more = [const { None }; 5];
+        let new = acquire_some(class, &mut more).unwrap();
+        assert!(more.iter().all(Option::is_none), "one that is new comes alone");
+        release_all(all.into_iter().chain([new]));
     }
 
     #[test]
