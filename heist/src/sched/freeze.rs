@@ -266,7 +266,10 @@ impl Runner {
         // One that has to share a CPU with many uses little of it, and still
         // computes: the kernel says whether it sleeps.
         let used = cpu.saturating_sub(self.cpu) * BURNS > now - self.checked;
-        self.burns = !self.m.lease.in_call() && (used || !self.m.os_thread().is_blocked());
+        // One that was asleep and has not run since still is, or does not compute yet. There
+        // may be hundreds of those, and the kernel takes its time to answer.
+        let asleep = || cpu == self.cpu && !self.computed || self.m.os_thread().is_blocked();
+        self.burns = !self.m.lease.in_call() && (used || !asleep());
         self.computed = self.burns;
         self.wait = if self.burns { CHECK_SOON } else { (self.wait * 2).min(CHECK_LATE) };
         (self.cpu, self.checked) = (cpu, now);
