@@ -63,7 +63,12 @@ pub(crate) fn ready_next(m: &'static M, p: Held, g: &'static G) {
     // so 69).
     g.prefetch_stack();
     match p.runq.put_next(g) {
-        Some(kicked) => put_kicked(m.sched, p, kicked, departs(Departure::Prediction)),
+        Some(kicked) => {
+            // One that is new says nothing about how long it will run: those that arrive at
+            // random, and compute for 20 µs, waited for each other while a P was idle.
+            let leaves_soon = kicked.has_frame() && departs(Departure::Prediction);
+            put_kicked(m.sched, p, kicked, leaves_soon);
+        }
         None if m.sched.idle.idle_ps() != 0 => p.counters.spared_wakes.bump(),
         None => {}
     }
