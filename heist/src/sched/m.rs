@@ -220,10 +220,9 @@ impl M {
     }
 
     /// Own thread, which is going to sleep until the next timer, or sysmon, which is going
-    /// to wake it for one: threads without a P
-    /// compete with it for the CPUs, hundreds perhaps, that wake up at once. The kernel
-    /// is to let this one go first. Where no P was ever taken from anybody, there are
-    /// none, and it is not asked.
+    /// to wake it for one: threads without a P compete with it for the CPUs, hundreds
+    /// perhaps, that wake up at once. The kernel is to let this one go first. Where no P
+    /// was ever taken from anybody, there are none, and it is not asked.
     pub(crate) fn keep_time(&self) {
         let asked = self.prompt.load(Ordering::Relaxed) || self.serves.load(Ordering::Relaxed);
         if self.sched.preemption.retakes.get() != 0 && !asked {
