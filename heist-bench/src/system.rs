@@ -33,6 +33,12 @@ pub(crate) fn use_cpus(n: usize) {
     sched_setaffinity(None, &fewer).expect("a thread may restrict itself");
 }
 
+/// The calling thread's sleeps end when they should, and not when it suits the kernel.
+pub(crate) fn sleep_precisely() {
+    // If the kernel refuses, they are less precise.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
 /// Lets this process have as many descriptors as it may.
 pub(crate) fn allow_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

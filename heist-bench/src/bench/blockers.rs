@@ -5,7 +5,10 @@
 use super::compare::{Comparison, Goal};
 use super::{Benchmark, Peer, Problem, Round, now, on_threads, on_tokio};
 use crate::session::Session;
+use crate::system;
 use crate::table::Table;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 pub(super) const BENCHMARK: Benchmark = Benchmark {
@@ -47,7 +50,11 @@ pub(super) const PROBLEM_UNDECLARED: Problem = Problem {
 pub(super) const PROBLEM_TICKER: Problem = Problem {
     name: "blockers_ticker",
     warm_up: true,
-    peers: &[(Peer::Heist, ticker_heist), (Peer::Threads, ticker_threads)],
+    peers: &[
+        (Peer::Heist, ticker_heist),
+        (Peer::Threads, ticker_threads),
+        (Peer::Plain, ticker_plain),
+    ],
     go: true,
 };
 
@@ -78,7 +85,9 @@ fn run_ticker(session: &mut Session) -> Table {
     let goal = Goal::AtMost(200.0);
     let mut comparison = Comparison::new(title, &PROBLEM_TICKER, TASKS, rounds, 1000.0, goal);
     comparison.tail = Some(goal);
-    comparison.run(session)
+    let mut table = comparison.run(session);
+    table.note("plain: threads that are there already, and precise timers: what the kernel gives");
+    table
 }
 
 fn block() {
@@ -168,4 +177,30 @@ fn ticker_threads(procs: usize, n: u64) -> Round {
         lateness
     };
     Box::new(move || on_threads(procs, round))
+}
+
+/// What the kernel gives a sleeper at best: the threads were made before, they begin one
+/// after the other, and its timers are not rounded.
+fn ticker_plain(procs: usize, n: u64) -> Round {
+    const APART: Duration = Duration::from_micros(30);
+    system::use_cpus(procs);
+    let begin = Arc::new(Barrier::new(n as usize + 1));
+    let running = Arc::new(AtomicU64::new(0));
+    for i in 0..n as u32 {
+        let (begin, running) = (begin.clone(), running.clone());
+        std::thread::spawn(move || {
+            loop {
+                begin.wait();
+                std::thread::sleep(APART * i);
+                (0..TIMES).for_each(|_| block());
+                running.fetch_sub(1, Ordering::SeqCst);
+            }
+        });
+    }
+    system::sleep_precisely();
+    Box::new(move || {
+        running.store(n, Ordering::SeqCst);
+        begin.wait();
+        tick(std::thread::sleep, || running.load(Ordering::SeqCst) == 0)
+    })
 }

@@ -269,7 +269,7 @@ fn heist(lines: &[Line]) -> Option<f64> {
 fn judge(session: &mut Session, procs: usize, measure: &Measure, lines: &[Line]) -> [String; 3] {
     let Some(heist) = heist(lines) else { return [const { String::new() }; 3] };
     let peers = || lines.iter().filter(|line| line.0 != Peer::Heist);
-    // What does not fork is a bound, and nobody to lose to.
+    // A bound is nobody to lose to.
     let peers = || peers().filter(|line| line.0 != Peer::Plain);
     let others = || peers().filter_map(|line| Some((line.0, median(line)?)));
     let best = others().min_by(|a, b| a.1.total_cmp(&b.1));

@@ -100,8 +100,8 @@ pub(crate) enum Peer {
     May,
     Rayon,
     Threads,
-    /// One thread that forks nothing: no peer, but what they cannot get below with one
-    /// worker.
+    /// The least that must be done, without a scheduler: no peer, but what they cannot get
+    /// below on this machine. The recursion without forks, say.
     Plain,
     Go,
 }
