@@ -198,7 +198,9 @@ impl Comparison {
                     judge(session, procs, &Measure { name: "p99", goal, ..*measure }, &tails);
                 if !text.is_empty() {
                     let procs = plural(procs, "proc");
-                    table.note(format!("{procs}, p99: {ratio}, goal {text}: {word}"));
+                    let of_bound = |bound: f64| format!(" ({:.2} of plain's)", bound);
+                    let bound = of_plain(&tails).map_or(String::new(), of_bound);
+                    table.note(format!("{procs}, p99: {ratio}{bound}, goal {text}: {word}"));
                 }
             }
         }
@@ -262,6 +264,12 @@ fn median(line: &Line) -> Option<f64> {
 
 fn heist(lines: &[Line]) -> Option<f64> {
     lines.iter().find(|line| line.0 == Peer::Heist).and_then(median)
+}
+
+/// heist's, by the bound.
+fn of_plain(lines: &[Line]) -> Option<f64> {
+    let plain = lines.iter().find(|line| line.0 == Peer::Plain).and_then(median)?;
+    Some(heist(lines)? / plain)
 }
 
 /// The last cells of heist's line: the ratio to the best peer, the goal, and how

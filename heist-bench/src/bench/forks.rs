@@ -1,6 +1,6 @@
 //! Fork-join: Fibonacci, an unbalanced tree, quicksort. Everybody forks at every call,
 //! without a grain size; the plain recursion is what it costs not to fork. With more workers
-//! it is cut by hand into as many equal shares (but for quicksort): what the machine gives.
+//! it is cut by hand into as many equal shares: what the machine gives.
 //!
 //! tokio and Go have a task for each fork and take dozens of times as long. They do a
 //! part of the work, and their samples are scaled to the whole.
@@ -351,14 +351,21 @@ mod sort {
             slice.swap(middle, last);
         }
         let pivot = slice[last];
+        let at = divide(&mut slice[..last], pivot);
+        slice.swap(at, last);
+        at
+    }
+
+    /// Those that are less than the pivot come first: how many they are.
+    #[inline]
+    fn divide(slice: &mut [u32], pivot: u32) -> usize {
         let mut at = 0;
-        for i in 0..last {
+        for i in 0..slice.len() {
             // Without a branch that is taken every other time.
             let value = slice[i];
             slice.swap(i, at);
             at += usize::from(value < pivot);
         }
-        slice.swap(at, last);
         at
     }
 
@@ -402,7 +409,9 @@ mod sort {
         sorted(n, move |numbers| pool.install(|| quicksort(numbers)))
     }
 
-    pub(super) fn plain(_: usize, n: u64) -> Round {
+    /// With more workers it is divided at what is known to be in the middle, and the halves
+    /// are sorted by threads of their own.
+    pub(super) fn plain(procs: usize, n: u64) -> Round {
         fn quicksort(slice: &mut [u32]) {
             if slice.len() <= SMALL {
                 return slice.sort_unstable();
@@ -412,7 +421,21 @@ mod sort {
             quicksort(low);
             quicksort(&mut high[1..]);
         }
-        sorted(n, quicksort)
+        fn on_threads(slice: &mut [u32], expected: &[u32], threads: usize) {
+            if threads == 1 {
+                return quicksort(slice);
+            }
+            let middle = divide(slice, expected[expected.len() / 2]);
+            let (low, high) = slice.split_at_mut(middle);
+            let (expected_low, expected_high) = expected.split_at(middle);
+            std::thread::scope(|scope| {
+                scope.spawn(|| on_threads(low, expected_low, threads / 2));
+                on_threads(high, expected_high, threads - threads / 2);
+            });
+        }
+        let mut expected = numbers(n);
+        expected.sort_unstable();
+        sorted(n, move |numbers| on_threads(numbers, &expected, procs))
     }
 }
 

@@ -23,7 +23,7 @@ use super::schedt::{Sched, Shared};
 use super::steal::{self, Look};
 use super::stop::{self, Halt};
 use super::timers::Keeper;
-use super::{brief, near, netpoll, thieves, timers, wake};
+use super::{apart, brief, near, netpoll, thieves, timers, wake};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
 use crate::prim::epoll::Batch;
@@ -535,6 +535,7 @@ fn sleep_as(m: &'static M, mut offices: Offices) -> bool {
             m.note.sleep_until(Some(offices.timers.unwrap_or_else(|| clock::after(patience))))
         };
         if m.acquire_next_p() {
+            apart::woke_up(m);
             m.held().own().now.set(clock::now());
             if let Some(events) = &events {
                 netpoll::deliver(sched, m.held(), events);

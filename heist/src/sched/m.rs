@@ -3,6 +3,7 @@
 //! An M's scheduler loop runs on the thread's own stack and resumes goroutines
 //! on theirs. Ms are never freed: their scheduler reuses them.
 
+use super::apart::KeptOff;
 use super::forks::Desk;
 use super::g::G;
 use super::p::{Count, Held, P};
@@ -62,6 +63,8 @@ pub(crate) struct M {
     pub(crate) preempt: AtomicBool,
     /// It is to be on time (see [`M::keep_time`]).
     prompt: AtomicBool,
+    /// Where it may not wake up.
+    pub(crate) kept_off: KeptOff,
     /// A thread of the user's, to be left as it is (see [`serve`]).
     serves: AtomicBool,
     /// sysmon wants the thread to stand still.
@@ -106,6 +109,7 @@ impl M {
             lease: Lease::new(),
             preempt: AtomicBool::new(false),
             prompt: AtomicBool::new(false),
+            kept_off: KeptOff::new(),
             serves: AtomicBool::new(false),
             freeze: Freeze::new(),
             turns: Count::default(),
@@ -224,11 +228,16 @@ impl M {
     /// perhaps, that wake up at once. The kernel is to let this one go first. Where no P
     /// was ever taken from anybody, there are none, and it is not asked.
     pub(crate) fn keep_time(&self) {
-        let asked = self.prompt.load(Ordering::Relaxed) || self.serves.load(Ordering::Relaxed);
+        let asked = self.prompt.load(Ordering::Relaxed) || self.serves();
         if self.sched.preemption.retakes.get() != 0 && !asked {
             self.prompt.store(true, Ordering::Relaxed);
             self.os_thread().set_pace(Pace::Prompt);
         }
+    }
+
+    /// Whether its thread is the user's, to be left as it is.
+    pub(super) fn serves(&self) -> bool {
+        self.serves.load(Ordering::Relaxed)
     }
 
     /// sysmon, which has taken its P: now it is one of the others. If it keeps the time
@@ -278,6 +287,7 @@ impl M {
         thread::sleep_precisely();
         self.prompt.store(false, Ordering::Relaxed);
         self.serves.store(false, Ordering::Relaxed);
+        self.kept_off.forget();
         // Whoever started it may have been prompt.
         self.os_thread().set_pace(Pace::Usual);
         self.tls.found(&self.sched.config());

@@ -11,7 +11,7 @@
 //! | `exec`, `heir`, `park`, `in_place`, `locked` | running one; the next one on its stack; leaving and coming back; waiting with the thread; keeping it |
 //! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
 //! | `policy` | where all this departs from Go, for comparisons |
-//! | `spawn`, `wake`, `brief`, `waiter`, `timers`, `alarm` | a new one; whom to wake for it; and when not to; whoever waits; until when; what the clock calls |
+//! | `spawn`, `wake`, `apart`, `brief`, `waiter`, `timers`, `alarm` | a new one; whom to wake for it; on which CPU; and when not to; whoever waits; until when; what the clock calls |
 //! | `forks`, `thieves` | branches of fork-join: sharing them; asking for them |
 //! | `jobs`, `told` | what `par` spawns: newest first; on a certain P |
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
@@ -25,6 +25,8 @@ pub(crate) mod protocol;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: functions in alarms
 pub(crate) mod alarm;
+#[cfg(not(loom))]
+pub(crate) mod apart;
 #[cfg(not(loom))]
 mod backoff;
 #[cfg(not(loom))]

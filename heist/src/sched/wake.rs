@@ -26,7 +26,6 @@
 //! With 0 or 1 nothing happens, and sysmon takes a runnext that stays to the
 //! others, and the score says so. Neither side needs a clock.
 
-use super::brief;
 use super::g::G;
 use super::m::M;
 use super::p::{Held, P};
@@ -34,7 +33,7 @@ use super::policy::{Departure, departs};
 use super::protocol::idle::{Recheck, Wake};
 use super::protocol::run_queue::HALF;
 use super::schedt::{Sched, Shared};
-use super::timers;
+use super::{apart, brief, timers};
 use crate::prim::atomic::{AtomicBool, Ordering, fence, fence_after_rmw};
 use crate::prim::fatal::fatal;
 use crate::prim::lock::Guard;
@@ -339,6 +338,9 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
         );
     }
     if let Some(m) = shared.take_idle_m() {
+        if searching {
+            apart::keep_off(m);
+        }
         m.give(p, searching);
         drop(shared);
         m.note.wake();

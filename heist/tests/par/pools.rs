@@ -1,9 +1,11 @@
 //! Pools and their threads.
 
+use super::common::watched;
 use super::{fib, pool};
 use heist::par::{self, ThreadPoolBuilder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 #[test]
 fn pools_wait_for_each_other() {
@@ -99,4 +101,38 @@ fn a_panic_of_what_was_spawned_goes_to_the_handler() {
     pool.spawn(|| panic!("spawned"));
     let payload = receiver.recv().unwrap();
     assert_eq!(payload.downcast_ref::<&str>(), Some(&"spawned"));
+}
+
+/// The CPUs that a thread may use, as the kernel writes them, and its name.
+fn cpus_of(task: &std::path::Path) -> Option<(String, String)> {
+    let status = std::fs::read_to_string(task.join("status")).ok()?;
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+    Some((field("Name")?.to_owned(), field("Cpus_allowed")?.to_owned()))
+}
+
+/// A thief is kept off the CPU of whoever wakes it (`sched::apart`), but not for longer.
+#[test]
+fn thieves_may_run_on_all_cpus_afterwards() {
+    watched(|| {
+        const NAME: &str = "off-and-on";
+        let builder = ThreadPoolBuilder::new().num_threads(2);
+        let pool = builder.thread_name(|i| format!("{NAME}{i}")).build().unwrap();
+        let (_, all) = cpus_of("/proc/thread-self".as_ref()).unwrap();
+        for _ in 0..50 {
+            assert_eq!(pool.install(|| fib(18)), 2584);
+            // The thief falls asleep.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let is_free = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            let ours = tasks.filter_map(|task| cpus_of(&task.path()));
+            let ours: Vec<_> = ours.filter(|(name, _)| name.starts_with(NAME)).collect();
+            assert!(!ours.is_empty(), "nobody is called {NAME}");
+            ours.iter().all(|(_, cpus)| *cpus == all)
+        };
+        // Who is about to wake up is not yet.
+        while !is_free() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
 }

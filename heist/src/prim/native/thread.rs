@@ -196,21 +196,7 @@ pub(crate) fn usable_cpus() -> usize {
 /// How many CPUs are in this thread's mask, which is its process's as a rule; one
 /// at least.
 pub(crate) fn affinity() -> usize {
-    // Some machines have more CPUs than a `cpu_set_t` has room for.
-    let mut mask = vec![0u64; size_of::<libc::cpu_set_t>() / size_of::<u64>()];
-    loop {
-        let size = size_of_val(&*mask);
-        // SAFETY: the kernel writes at most `size` bytes.
-        let rc = unsafe { libc::sched_getaffinity(0, size, mask.as_mut_ptr().cast()) };
-        if rc == 0 {
-            return mask.iter().map(|word| word.count_ones() as usize).sum::<usize>().max(1);
-        }
-        let too_small = io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
-        if !too_small || size > 1 << 20 {
-            return 1;
-        }
-        mask.resize(2 * mask.len(), 0);
-    }
+    OsThread::current().cpus().unwrap_or(1).max(1)
 }
 
 /// The CPU that this thread runs on, now. The C library reads it from memory that the

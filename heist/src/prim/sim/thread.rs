@@ -108,6 +108,13 @@ impl OsThread {
     /// All threads are alike to this kernel.
     pub(crate) fn set_pace(self, _pace: Pace) {}
 
+    /// Nor do they have masks of CPUs.
+    pub(crate) fn leave_out(self, _cpu: usize, _at_least: usize) -> bool {
+        false
+    }
+
+    pub(crate) fn let_in(self, _cpu: usize) {}
+
     /// There is one signal here.
     #[track_caller]
     pub(crate) fn interrupt(self, _signal: i32, value: u64) -> bool {
