@@ -24,7 +24,6 @@ use std::sync::Arc;
 /// let handle = heist::go(|| 6 * 7);
 /// assert_eq!(handle.join().unwrap(), 42);
 /// ```
-#[must_use = "dropping a handle detaches its goroutine; say `drop` if that is meant"]
 pub struct JoinHandle<T> {
     g: &'static G,
     thread: Thread,
