@@ -58,9 +58,14 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Whether the goroutine has ended, so that `join` does not wait.
+    /// Whether the goroutine has ended, so that `join` does not wait. Every now and then a
+    /// look in vain lets other goroutines run.
     pub fn is_finished(&self) -> bool {
-        self.g.join.is_done()
+        let done = self.g.join.is_done();
+        if !done {
+            park::poll_point();
+        }
+        done
     }
 
     /// The goroutine.
