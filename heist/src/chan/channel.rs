@@ -15,14 +15,6 @@ use std::panic::Location;
 
 pub(super) type Site = &'static Location<'static>;
 
-/// Whether a message needs so much of the stack that those who send and receive it do so
-/// in a function of their own: a function that calls them several times would have room
-/// for all those messages in its frame. (So would one without optimisation for small
-/// ones: there, nothing is inlined.)
-pub(super) const fn is_large<T>() -> bool {
-    size_of::<T>() > 256
-}
-
 /// One who waits at a channel.
 #[derive(Clone, Copy)]
 pub(super) enum Who {
@@ -191,8 +183,7 @@ impl<T> Channel<T> {
 
     /// Receives if that needs no waiting.
     #[inline]
-    #[track_caller]
-    pub(super) fn try_recv(&self) -> Result<T, TryRecvError> {
+    pub(super) fn try_recv(&self, site: Site) -> Result<T, TryRecvError> {
         park::safe_point();
         loop {
             let mut state = self.state.lock();
@@ -208,7 +199,7 @@ impl<T> Channel<T> {
                 }
                 Take::Promise(sender) => {
                     drop(state);
-                    if let Some(message) = promised(sender, Location::caller()) {
+                    if let Some(message) = promised(sender, site) {
                         return Ok(message);
                     }
                 }

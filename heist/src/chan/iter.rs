@@ -3,6 +3,7 @@
 use super::Receiver;
 use std::fmt;
 use std::iter::FusedIterator;
+use std::panic::Location;
 
 /// Receives until no sender is left: [`Receiver::iter`].
 ///
@@ -52,15 +53,16 @@ impl<T> Iterator for Iter<'_, T> {
     #[cfg_attr(not(debug_assertions), inline(always))] // as `Receiver::recv`
     #[track_caller]
     fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
+        self.receiver.next(Location::caller())
     }
 }
 
 impl<T> Iterator for TryIter<'_, T> {
     type Item = T;
 
+    #[track_caller]
     fn next(&mut self) -> Option<T> {
-        self.receiver.try_recv().ok()
+        self.receiver.try_next(Location::caller())
     }
 }
 
@@ -70,7 +72,7 @@ impl<T> Iterator for IntoIter<T> {
     #[cfg_attr(not(debug_assertions), inline(always))] // as `Receiver::recv`
     #[track_caller]
     fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
+        self.receiver.next(Location::caller())
     }
 }
 

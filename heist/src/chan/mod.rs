@@ -34,6 +34,7 @@
 //! | `channel.rs`, `until.rs` | sending and receiving, with sleep |
 //! | `handle.rs` | who refers to a channel |
 //! | `sender.rs`, `receiver.rs`, `iter.rs`, `error.rs` | what users see |
+//! | `large.rs` | messages that need much of a stack |
 //! | `timer.rs` | channels that the clock sends to |
 //! | `select/`, `macros.rs` | waiting at several channels at once |
 
@@ -49,6 +50,8 @@ mod error;
 mod handle;
 #[cfg(not(loom))]
 mod iter;
+#[cfg(not(loom))]
+mod large;
 #[cfg(not(loom))]
 mod macros;
 #[cfg(not(loom))]

@@ -1,9 +1,9 @@
 //! The side that receives.
 
-use super::channel::is_large;
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::handle::Handle;
 use super::iter::{Iter, TryIter};
+use super::large::{is_large, with_room};
 #[cfg(not(sim))]
 use super::sender::Sender;
 use super::timer::{self, Timer};
@@ -69,15 +69,31 @@ impl<T> Receiver<T> {
     #[cfg_attr(not(debug_assertions), inline(always))] // as `park::yield_now`
     #[track_caller]
     pub fn recv(&self) -> Result<T, RecvError> {
+        let site = Location::caller();
         let received = match &self.source {
             Source::Channel(channel) if const { !is_large::<T>() } => {
-                channel.recv(Until::Forever, Location::caller())
+                channel.recv(Until::Forever, site)
             }
-            _ => self.recv_elsewhere(Until::Forever, Location::caller()),
+            _ => {
+                return with_room::<T, _>(|| {
+                    self.recv_elsewhere(Until::Forever, site).map_err(|_| RecvError)
+                });
+            }
         };
         match received {
             Ok(message) => Ok(message),
             Err(_) => Err(RecvError),
+        }
+    }
+
+    /// As [`recv`](Self::recv), for iterators.
+    #[inline(always)]
+    pub(super) fn next(&self, site: &'static Location<'static>) -> Option<T> {
+        match &self.source {
+            Source::Channel(channel) if const { !is_large::<T>() } => {
+                channel.recv(Until::Forever, site).ok()
+            }
+            _ => with_room::<T, _>(|| self.recv_elsewhere(Until::Forever, site).ok()),
         }
     }
 
@@ -102,8 +118,20 @@ impl<T> Receiver<T> {
     #[inline]
     #[track_caller]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        let site = Location::caller();
+        with_room::<T, _>(|| self.try_recv_here(site))
+    }
+
+    /// As [`try_recv`](Self::try_recv), for iterators.
+    #[inline]
+    pub(super) fn try_next(&self, site: &'static Location<'static>) -> Option<T> {
+        with_room::<T, _>(|| self.try_recv_here(site).ok())
+    }
+
+    #[inline]
+    fn try_recv_here(&self, site: &'static Location<'static>) -> Result<T, TryRecvError> {
         match &self.source {
-            Source::Channel(channel) => channel.try_recv(),
+            Source::Channel(channel) => channel.try_recv(site),
             Source::Timer(timer) => timer.try_recv(),
             Source::Nowhere(_) => {
                 park::poll_point();
@@ -157,13 +185,15 @@ impl<T> Receiver<T> {
         until: Until,
         site: &'static Location<'static>,
     ) -> Result<T, RecvTimeoutError> {
-        let received = match &self.source {
-            Source::Channel(channel) => channel.recv(until, site),
-            _ => self.recv_elsewhere(until, site),
-        };
-        received.map_err(|error| match error {
-            TryRecvError::Empty => RecvTimeoutError::Timeout,
-            TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+        with_room::<T, _>(|| {
+            let received = match &self.source {
+                Source::Channel(channel) => channel.recv(until, site),
+                _ => self.recv_elsewhere(until, site),
+            };
+            received.map_err(|error| match error {
+                TryRecvError::Empty => RecvTimeoutError::Timeout,
+                TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+            })
         })
     }
 

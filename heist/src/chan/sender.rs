@@ -1,8 +1,8 @@
 //! The side that sends.
 
-use super::channel::is_large;
 use super::error::{SendError, SendTimeoutError, TrySendError};
 use super::handle::Handle;
+use super::large::{is_huge, is_large, with_room};
 use super::until::Until;
 use std::fmt;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
@@ -62,9 +62,35 @@ impl<T> Sender<T> {
     /// Out of line: see [`is_large`].
     #[inline(never)]
     fn send_large(&self, message: T, site: &'static Location<'static>) -> Result<(), SendError<T>> {
-        match self.channel.send(message, Until::Forever, site) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(SendError(error.into_inner())),
+        if const { !is_huge::<T>() } {
+            return match self.channel.send(message, Until::Forever, site) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(SendError(error.into_inner())),
+            };
+        }
+        self.send_huge(message, |message| self.channel.send(message, Until::Forever, site))
+            .map_err(|(_, message)| SendError(message))
+    }
+
+    /// Sends, by `send`, on a stack with room for it. Returns whether it was in vain since
+    /// the channel is disconnected. The message comes back where it was: one copy is all
+    /// that is on the caller's stack.
+    #[inline(always)]
+    fn send_huge(
+        &self,
+        message: T,
+        send: impl FnOnce(T) -> Result<(), SendTimeoutError<T>>,
+    ) -> Result<(), (bool, T)> {
+        let mut slot = Some(message);
+        let failed = with_room::<T, _>(|| {
+            let error = send(slot.take()?).err()?;
+            let disconnected = error.is_disconnected();
+            slot = Some(error.into_inner());
+            Some(disconnected)
+        });
+        match (failed, slot) {
+            (Some(disconnected), Some(message)) => Err((disconnected, message)),
+            _ => Ok(()),
         }
     }
 
@@ -87,7 +113,20 @@ impl<T> Sender<T> {
     /// ```
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        self.channel.try_send(message)
+        if const { !is_huge::<T>() } {
+            return self.channel.try_send(message);
+        }
+        self.send_huge(message, |message| match self.channel.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(message)) => Err(SendTimeoutError::Timeout(message)),
+            Err(TrySendError::Disconnected(message)) => {
+                Err(SendTimeoutError::Disconnected(message))
+            }
+        })
+        .map_err(|(disconnected, message)| match disconnected {
+            true => TrySendError::Disconnected(message),
+            false => TrySendError::Full(message),
+        })
     }
 
     /// Sends a message, and waits at most so long.
@@ -108,7 +147,7 @@ impl<T> Sender<T> {
     /// ```
     #[track_caller]
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        self.channel.send(message, Until::after(timeout), Location::caller())
+        self.send_until(message, Until::after(timeout), Location::caller())
     }
 
     /// Sends a message, and waits at most until then.
@@ -126,7 +165,25 @@ impl<T> Sender<T> {
     /// ```
     #[track_caller]
     pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
-        self.channel.send(message, Until::Moment(deadline), Location::caller())
+        self.send_until(message, Until::Moment(deadline), Location::caller())
+    }
+
+    #[inline(always)]
+    fn send_until(
+        &self,
+        message: T,
+        until: Until,
+        site: &'static Location<'static>,
+    ) -> Result<(), SendTimeoutError<T>> {
+        if const { !is_huge::<T>() } {
+            return self.channel.send(message, until, site);
+        }
+        self.send_huge(message, |message| self.channel.send(message, until, site)).map_err(
+            |(disconnected, message)| match disconnected {
+                true => SendTimeoutError::Disconnected(message),
+                false => SendTimeoutError::Timeout(message),
+            },
+        )
     }
 
     /// Whether there is no message. A channel of capacity zero is always empty.

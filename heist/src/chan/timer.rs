@@ -107,3 +107,49 @@ pub(super) fn sleep(until: Until, site: Site) {
         Slept::Unwind => park::unwind(),
     }
 }
+
+#[cfg(all(test, not(sim)))]
+mod tests {
+    use crate::chan::{self, Receiver, select};
+    use crate::runtime::{Builder, current_sched};
+    use std::time::{Duration, Instant};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// What the timers of the caller's runtime hold.
+    fn queued() -> usize {
+        current_sched().ps().map(|p| p.timers.len()).sum()
+    }
+
+    /// The heaps know of these channels only while somebody waits at them.
+    #[test]
+    fn nobody_waits_and_the_heaps_are_empty() {
+        Builder::new().max_procs(1).build().unwrap().run(|| {
+            let channels: Vec<Receiver<Instant>> =
+                (0..1000).flat_map(|_| [chan::after(HOUR), chan::tick(HOUR)]).collect();
+            for channel in &channels {
+                assert!(channel.try_recv().is_err());
+                select! {
+                    recv(channel) -> _ => unreachable!("not within the hour"),
+                    default => {}
+                }
+            }
+            assert_eq!(queued(), 0);
+
+            let (s, r) = chan::bounded(0);
+            let waits = crate::go(move || {
+                select! {
+                    recv(r) -> _ => {}
+                    recv(channels[0]) -> _ => unreachable!("not within the hour"),
+                    recv(channels[1]) -> _ => unreachable!("not within the hour"),
+                }
+            });
+            while queued() == 0 {
+                crate::thread::yield_now();
+            }
+            assert_eq!(queued(), 1, "one wait, until the earlier of both");
+            s.send(()).unwrap();
+            waits.join().unwrap();
+        });
+    }
+}

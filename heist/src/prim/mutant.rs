@@ -92,6 +92,10 @@ pub(crate) enum Mutant {
     WakeEmptyHanded,
     /// A deadline that has passed wakes those who wait, and leaves them in the list.
     ExpireListed,
+    /// Who waits for a condition does not say so.
+    WaitUnseen,
+    /// Who leaves a condition takes itself for the last.
+    LeaveAlone,
 }
 
 impl Mutant {

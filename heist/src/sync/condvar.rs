@@ -2,10 +2,10 @@
 
 use super::mutex::MutexGuard;
 use super::queue::{Wait, WaitQueue, Waited};
-use crate::prim::atomic::{AtomicBool, Ordering};
 use crate::prim::clock;
 use crate::sched::g::WaitReason;
 use crate::sched::park;
+use crate::sched::protocol::condvar::{CondvarWord, Notify};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
@@ -31,10 +31,7 @@ use std::time::Duration;
 /// ```
 pub struct Condvar {
     queue: WaitQueue,
-    /// Whether somebody is queued; changes with the queue's lock held. A wait
-    /// that happened before a notification is seen by it, since whatever
-    /// orders the two orders this store and its load.
-    occupied: AtomicBool,
+    word: CondvarWord,
 }
 
 /// Whether a wait ended because its time was up.
@@ -57,7 +54,7 @@ impl Condvar {
     #[must_use]
     #[inline]
     pub const fn new() -> Condvar {
-        Condvar { queue: WaitQueue::new(()), occupied: AtomicBool::new(false) }
+        Condvar { queue: WaitQueue::new(()), word: CondvarWord::new() }
     }
 
     /// Releases the mutex, waits until it is notified, and takes the mutex again.
@@ -185,13 +182,12 @@ impl Condvar {
     /// Wakes the one who has waited longest, if anybody waits.
     pub fn notify_one(&self) {
         let _after = park::SafePointAfter;
-        // Relaxed: see `occupied`.
-        if !self.occupied.load(Ordering::Relaxed) {
+        if self.word.notify() == Notify::Nobody {
             return;
         }
         let mut queue = self.queue.lock();
         let first = queue.pop(0);
-        self.occupied.store(!queue.is_empty(0), Ordering::Relaxed);
+        self.word.left(!queue.is_empty(0));
         drop(queue);
         if let Some(first) = first {
             first.wake();
@@ -201,12 +197,12 @@ impl Condvar {
     /// Wakes all who wait.
     pub fn notify_all(&self) {
         let _after = park::SafePointAfter;
-        if !self.occupied.load(Ordering::Relaxed) {
+        if self.word.notify() == Notify::Nobody {
             return;
         }
         let mut queue = self.queue.lock();
         let all = queue.pop_all(0);
-        self.occupied.store(false, Ordering::Relaxed);
+        self.word.left(false);
         drop(queue);
         drop(all);
     }
@@ -222,13 +218,13 @@ impl Condvar {
         // It keeps what it knows, but not the lock: nobody drops it meanwhile.
         let guard = ManuallyDrop::new(guard);
         let queue = self.queue.lock();
-        self.occupied.store(true, Ordering::Relaxed);
+        self.word.joined();
         let wait = Wait { deadline, ..Wait::new(WaitReason::Condvar, site) };
         let waited = queue.wait(0, wait, || mutex.unlock());
         let timed_out = matches!(waited, Waited::Expired(_));
         let unwind = matches!(waited, Waited::Unwind(_));
         if let Waited::Expired(queue) | Waited::Unwind(queue) = waited {
-            self.occupied.store(!queue.is_empty(0), Ordering::Relaxed);
+            self.word.left(!queue.is_empty(0));
             drop(queue);
             if unwind {
                 park::unwind();

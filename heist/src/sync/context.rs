@@ -218,7 +218,11 @@ impl Context {
     /// Why it has ended; `None` if it has not.
     #[must_use]
     pub fn err(&self) -> Option<ContextError> {
-        self.node.state.lock().ended.as_ref().map(|(error, _)| *error)
+        let error = self.node.state.lock().ended.as_ref().map(|(error, _)| *error);
+        if error.is_none() {
+            park::poll_point();
+        }
+        error
     }
 
     /// What was given as the cause of its end, or of its parent's; without that,

@@ -24,7 +24,6 @@ use std::sync::Arc;
 /// let handle = heist::go(|| 6 * 7);
 /// assert_eq!(handle.join().unwrap(), 42);
 /// ```
-#[must_use = "dropping a handle detaches its goroutine; say `drop` if that is meant"]
 pub struct JoinHandle<T> {
     g: &'static G,
     thread: Thread,
@@ -59,9 +58,14 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Whether the goroutine has ended, so that `join` does not wait.
+    /// Whether the goroutine has ended, so that `join` does not wait. Every now and then a
+    /// look in vain lets other goroutines run.
     pub fn is_finished(&self) -> bool {
-        self.g.join.is_done()
+        let done = self.g.join.is_done();
+        if !done {
+            park::poll_point();
+        }
+        done
     }
 
     /// The goroutine.

@@ -22,7 +22,7 @@ use std::panic::Location;
 /// ```
 #[derive(Debug)]
 pub struct Ticker {
-    /// `None`: later than the clock can tell.
+    /// `None`: later than the clock can tell, or not at all.
     next: Option<Instant>,
     period: Duration,
 }
@@ -74,6 +74,21 @@ impl Ticker {
     #[track_caller]
     pub fn reset(&mut self, period: Duration) {
         *self = Ticker::new(period);
+    }
+
+    /// No more ticks, also not one that is due: whoever waits for the next waits for
+    /// ever, until a [`reset`](Self::reset). To be done with a ticker, just drop it.
+    ///
+    /// ```
+    /// use heist::time::{self, Duration, Ticker};
+    ///
+    /// let mut ticker = Ticker::new(Duration::from_millis(1));
+    /// ticker.tick();
+    /// ticker.stop();
+    /// assert!(time::timeout(Duration::from_millis(5), move || ticker.tick()).is_err());
+    /// ```
+    pub fn stop(&mut self) {
+        self.next = None;
     }
 
     /// The time from tick to tick.

@@ -166,4 +166,6 @@ fn bounds() {
     shared::<Receiver<std::cell::Cell<i32>>>();
     fn send_and_sync<T: Send + Sync>() {}
     send_and_sync::<Select<'_>>();
+    fn outlives_a_panic<T: UnwindSafe + RefUnwindSafe>() {}
+    outlives_a_panic::<chan::SelectedOperation<'_>>();
 }

@@ -158,6 +158,64 @@ fn messages_of_no_size_and_of_a_megabyte() {
     });
 }
 
+/// Of messages that fill a good part of a stack, the goroutine that sends or receives them
+/// needs no more than it has itself.
+#[test]
+fn messages_of_a_quarter_of_a_stack() {
+    // Without optimisation every function on the way has copies of its own.
+    const SIZE: usize = if cfg!(debug_assertions) { 8 << 10 } else { 32 << 10 };
+    type Message = [u8; SIZE];
+
+    // Each in a frame of its own, with the message and the result.
+    #[inline(never)]
+    fn send(s: &Sender<Message>, i: u8) {
+        s.send([i; SIZE]).unwrap();
+    }
+    #[inline(never)]
+    fn send_timeout(s: &Sender<Message>, i: u8) {
+        s.send_timeout([i; SIZE], Duration::from_secs(60)).unwrap();
+    }
+    #[inline(never)]
+    fn try_send(s: &Sender<Message>, i: u8) {
+        while s.try_send([i; SIZE]).is_err() {}
+    }
+    #[inline(never)]
+    fn recv(r: &Receiver<Message>) -> u8 {
+        r.recv().unwrap()[SIZE - 1]
+    }
+    #[inline(never)]
+    fn recv_timeout(r: &Receiver<Message>) -> u8 {
+        r.recv_timeout(Duration::from_secs(60)).unwrap()[SIZE - 1]
+    }
+    #[inline(never)]
+    fn next(r: &Receiver<Message>) -> u8 {
+        r.iter().next().unwrap()[SIZE - 1]
+    }
+    #[inline(never)]
+    fn try_recv(r: &Receiver<Message>) -> u8 {
+        loop {
+            if let Some(message) = r.try_iter().next() {
+                return message[SIZE - 1];
+            }
+        }
+    }
+    everywhere(|| {
+        for (s, r) in [bounded(0), bounded(2), unbounded()] {
+            let sender = go(move || {
+                for i in 0..12 {
+                    [send, send_timeout, try_send][usize::from(i % 3)](&s, i);
+                }
+            });
+            for i in 0..12 {
+                // Two that only try would not meet.
+                let how = [try_recv, next, recv, recv_timeout, try_recv, next][usize::from(i % 6)];
+                assert_eq!(how(&r), i);
+            }
+            sender.join().unwrap();
+        }
+    });
+}
+
 #[test]
 fn goroutines_and_threads_and_other_runtimes() {
     watched(|| {

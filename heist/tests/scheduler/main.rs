@@ -9,6 +9,7 @@ mod inside;
 mod parallelism;
 mod runnext;
 mod several;
+mod waits;
 
 use common::*;
 use heist::thread;

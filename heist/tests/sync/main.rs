@@ -10,6 +10,7 @@ mod mixed;
 mod mpsc;
 mod mutex;
 mod once;
+mod polling;
 mod rwlock;
 mod semaphore;
 mod shutdown;

@@ -312,3 +312,17 @@ fn the_handles_have_the_auto_traits_of_std() {
     let shown = format!("{:?}", thread::spawn(|| ()));
     assert!(shown.contains("JoinHandle"), "{shown}");
 }
+
+/// Go's `go` is a statement, and std's `spawn` may be one: whoever does not want the handle
+/// need not say so.
+#[test]
+#[deny(unused_must_use)]
+fn a_handle_that_is_not_wanted_needs_no_word() {
+    watched(|| {
+        let (sender, receiver) = mpsc::channel();
+        let other = sender.clone();
+        heist::go(move || sender.send(1).unwrap());
+        thread::spawn(move || other.send(2).unwrap());
+        assert_eq!(receiver.iter().sum::<i32>(), 3);
+    });
+}

@@ -80,6 +80,94 @@ fn resets_against_the_clock_call_as_often_as_they_say() {
     });
 }
 
+/// A stop that comes too late says so exactly if the call comes.
+#[test]
+fn what_could_not_be_stopped_is_called() {
+    watched(|| {
+        runtime(CROWDED).run(|| {
+            let outcomes = [false, true].map(|early| {
+                let tries = (0..many(2000) as u64).map(|i| {
+                    let (sender, receiver) = mpsc::channel();
+                    let in_time =
+                        if early { millis(60_000) } else { Duration::from_micros(i % 60) };
+                    let timer = Timer::after(in_time, move || sender.send(i).unwrap());
+                    if i % 3 == 0 {
+                        thread::yield_now();
+                    }
+                    let stopped = timer.stop();
+                    // Then nobody is left who could send.
+                    drop(timer);
+                    match stopped {
+                        true => assert_eq!(receiver.recv(), Err(mpsc::RecvError)),
+                        false => assert_eq!(receiver.recv(), Ok(i)),
+                    }
+                    stopped
+                });
+                tries.filter(|stopped| *stopped).count()
+            });
+            assert!(outcomes[0] < many(2000), "none of them came in time");
+            assert_eq!(outcomes[1], many(2000));
+        });
+    });
+}
+
+/// Timers that are set anew into the past, again and again, are due each time.
+#[test]
+fn timers_that_are_set_into_the_past_fire() {
+    everywhere(|| {
+        let (calls, mut owed) = (Arc::new(AtomicUsize::new(0)), 0);
+        let timers: Vec<Timer> = (0..many(1000))
+            .map(|_| {
+                let calls = calls.clone();
+                Timer::after(HOUR, move || {
+                    calls.fetch_add(1, Ordering::SeqCst);
+                })
+            })
+            .collect();
+        for _ in 0..10 {
+            for timer in &timers {
+                // Each time that was not stopped by the next one is a call.
+                owed += usize::from(!timer.reset(Duration::ZERO));
+            }
+        }
+        until(|| timers.iter().all(|timer| !timer.is_set()));
+        until(|| calls.load(Ordering::SeqCst) == owed + timers.len());
+        time::sleep(millis(1));
+        assert_eq!(calls.load(Ordering::SeqCst), owed + timers.len());
+    });
+}
+
+/// Whatever is done with a timer and in which order: each setting is either stopped, by a
+/// stop or by the next one, or it is one call.
+#[test]
+fn random_resets() {
+    watched(|| {
+        runtime(CROWDED).run(|| {
+            for seed in 1..=100_u64 {
+                let (calls, call) = counter();
+                let timer = Timer::after(HOUR, call);
+                let (mut random, mut set, mut owed) = (seed, true, 0);
+                for _ in 0..20 {
+                    random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(seed | 1);
+                    let stopped = match random >> 60 {
+                        0..4 => timer.stop(),
+                        4..8 => timer.reset(HOUR),
+                        _ => timer.reset(Duration::from_micros(random >> 32 & 63)),
+                    };
+                    assert!(set || !stopped, "there was nothing to stop");
+                    owed += usize::from(set && !stopped);
+                    set = random >> 60 >= 4;
+                }
+                owed += usize::from(!timer.reset(Duration::ZERO) && set) + 1;
+                until(|| calls.load(Ordering::SeqCst) == owed);
+                drop(timer);
+                time::sleep(Duration::from_micros(100));
+                assert_eq!(calls.load(Ordering::SeqCst), owed);
+            }
+        });
+    });
+}
+
 #[test]
 fn calls_of_one_timer_do_not_overlap() {
     watched(|| {
@@ -169,6 +257,22 @@ fn a_ticker_ticks_and_forgets_what_was_missed() {
             "deadline has elapsed"
         );
         assert_eq!(time::Ticker::new(Duration::MAX).period(), Duration::MAX);
+    });
+}
+
+/// Neither the tick that was due nor a later one.
+#[test]
+fn a_ticker_that_was_stopped_does_not_tick_before_it_is_reset() {
+    everywhere(|| {
+        let mut ticker = time::Ticker::new(millis(1));
+        time::sleep(millis(3));
+        ticker.stop();
+        let begin = Instant::now();
+        ticker.reset(millis(4));
+        assert!(ticker.tick() >= begin + millis(4));
+        time::sleep(millis(5));
+        ticker.stop();
+        assert!(time::timeout(millis(6), move || ticker.tick()).is_err());
     });
 }
 

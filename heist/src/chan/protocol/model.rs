@@ -150,16 +150,10 @@ fn recv(channel: &Channel, party: &Party, expiry: Option<Number>) -> Result<u32,
             }
             Take::Promise(sender) => {
                 drop(state);
-                let mut slot = MaybeUninit::<Box<Message>>::uninit();
-                let record = Record::new(Who::alone(party), slot.as_mut_ptr().cast());
-                // SAFETY: the record stays here until the outcome has come.
-                unsafe { state::pair(sender, &record) };
-                party.sleep();
-                if record.outcome() == Outcome::Done {
-                    // SAFETY: it is there.
-                    return Ok(unsafe { slot.assume_init() }.0.get());
+                match promised(sender, party) {
+                    Some(message) => return Ok(message),
+                    None => continue,
                 }
-                continue;
             }
             Take::Disconnected => return Err(Outcome::Disconnected),
             Take::Empty => {}
@@ -187,39 +181,64 @@ fn recv(channel: &Channel, party: &Party, expiry: Option<Number>) -> Result<u32,
     }
 }
 
-/// A select over receives: the winner's index and message.
-fn select_recv(channels: [&Channel; 2], party: &Party) -> (usize, u32) {
-    // As the engine: all latches in one order, look, join, sleep, leave.
-    let mut held = channels.map(Latch::lock);
-    for index in 0..2 {
-        match held[index].take() {
-            Take::Message(message, wakes) => {
-                drop(held);
-                wakes.wake();
-                return (index, message.0.get());
-            }
-            Take::Sender(sender) => {
-                drop(held);
-                return (index, state::collect::<Box<Message>, _>(sender).0.get());
-            }
-            Take::Empty => {}
-            Take::Promise(_) | Take::Disconnected => panic!("nobody promises or closes"),
-        }
-    }
+/// Takes the message of a select that has promised one; `None` if it thought better of it.
+fn promised(sender: Claimed<Who>, party: &Party) -> Option<u32> {
     let mut slot = MaybeUninit::<Box<Message>>::uninit();
-    let (who, _) = Who::one_of_many(party);
-    let records = [(); 2].map(|()| Record::new(who, slot.as_mut_ptr().cast()));
-    for (state, record) in held.iter_mut().zip(&records) {
-        // SAFETY: this function waits until the records have left the queues.
-        unsafe { state.enqueue(Side::Receiver, record) }.wake();
-    }
-    drop(held);
+    let record = Record::new(Who::alone(party), slot.as_mut_ptr().cast());
+    // SAFETY: the record stays here until the outcome has come.
+    unsafe { state::pair(sender, &record) };
     party.sleep();
-    let won = records.iter().position(|record| record.outcome() == Outcome::Done).unwrap();
-    channels[1 - won].lock().withdraw(Side::Receiver, &records[1 - won]);
-    assert_eq!(records[1 - won].outcome(), Outcome::Waiting, "one winner");
-    // SAFETY: it is there.
-    (won, unsafe { slot.assume_init() }.0.get())
+    // SAFETY: if it is done, the message is there.
+    (record.outcome() == Outcome::Done).then(|| unsafe { slot.assume_init() }.0.get())
+}
+
+/// A select over receives: the winner's index, and its message or the end.
+fn select_recv(channels: [&Channel; 2], party: &Party) -> (usize, Option<u32>) {
+    // As the engine: all latches in one order, look, join, sleep, leave.
+    'again: loop {
+        let mut held = channels.map(Latch::lock);
+        for index in 0..2 {
+            match held[index].take() {
+                Take::Message(message, wakes) => {
+                    drop(held);
+                    wakes.wake();
+                    return (index, Some(message.0.get()));
+                }
+                Take::Sender(sender) => {
+                    drop(held);
+                    return (index, Some(state::collect::<Box<Message>, _>(sender).0.get()));
+                }
+                Take::Promise(sender) => {
+                    drop(held);
+                    match promised(sender, party) {
+                        Some(message) => return (index, Some(message)),
+                        None => continue 'again,
+                    }
+                }
+                Take::Disconnected => return (index, None),
+                Take::Empty => {}
+            }
+        }
+        let mut slot = MaybeUninit::<Box<Message>>::uninit();
+        let (who, _) = Who::one_of_many(party);
+        let records = [(); 2].map(|()| Record::new(who, slot.as_mut_ptr().cast()));
+        for (state, record) in held.iter_mut().zip(&records) {
+            // SAFETY: this function waits until the records have left the queues.
+            unsafe { state.enqueue(Side::Receiver, record) }.wake();
+        }
+        drop(held);
+        party.sleep();
+        let won = records.iter().position(|record| record.outcome() != Outcome::Waiting).unwrap();
+        channels[1 - won].lock().withdraw(Side::Receiver, &records[1 - won]);
+        assert_eq!(records[1 - won].outcome(), Outcome::Waiting, "one winner");
+        return match records[won].outcome() {
+            // SAFETY: it is there.
+            Outcome::Done => (won, Some(unsafe { slot.assume_init() }.0.get())),
+            Outcome::Disconnected => (won, None),
+            Outcome::Retry => continue,
+            other => panic!("{other:?}"),
+        };
+    }
 }
 
 /// A select over one send, whose message comes after the choice.
@@ -254,9 +273,13 @@ fn select_send(channel: &Channel, party: &Party, value: u32) -> Result<(), u32> 
         Room::Disconnected => return Err(value),
         Room::Reserved => {
             let mut state = channel.lock();
-            let wakes = state.fill(Some(message(value)));
+            let filled = !state.is_disconnected();
+            let wakes = state.fill(filled.then(|| message(value)));
             drop(state);
             wakes.wake();
+            if !filled {
+                return Err(value);
+            }
         }
     }
     Ok(())
@@ -367,7 +390,7 @@ fn a_select_against_two_senders() {
             thread::spawn(move || send(&channel, &Party::new(), i as u32))
         });
         let (index, value) = select_recv([&channels[0], &channels[1]], &Party::new());
-        assert_eq!(index as u32, value);
+        assert_eq!(Some(index as u32), value);
         for sender in senders {
             assert_eq!(sender.join().unwrap(), Ok(()));
         }
@@ -394,6 +417,77 @@ fn a_select_that_sends_against_a_receiver() {
             assert_eq!(recv(&channel, &party, None), Ok(1));
             assert_eq!(recv(&channel, &party, None), Ok(2));
             sender.join().unwrap();
+        });
+    }
+}
+
+/// A select, the end of one of its channels, and a message in the other.
+#[test]
+fn a_select_against_an_end_and_a_sender() {
+    for capacity in [0, 1] {
+        explore(move || {
+            let channels = [channel(capacity), channel(capacity)];
+            let closer = {
+                let channel = channels[0].clone();
+                thread::spawn(move || {
+                    let wakes = channel.lock().disconnect();
+                    wakes.wake();
+                })
+            };
+            let sender = {
+                let channel = channels[1].clone();
+                thread::spawn(move || send(&channel, &Party::new(), 1))
+            };
+            let party = Party::new();
+            match select_recv([&channels[0], &channels[1]], &party) {
+                (0, None) => {
+                    assert_eq!(recv(&channels[1], &party, None), Ok(1), "it is not lost");
+                }
+                (1, Some(1)) => {}
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(sender.join().unwrap(), Ok(()));
+            closer.join().unwrap();
+        });
+    }
+}
+
+/// A select that was given room, and then has nobody to send to.
+#[test]
+fn a_select_that_sends_against_an_end() {
+    for capacity in [0, 1] {
+        explore(move || {
+            let channel = channel(capacity);
+            let sender = {
+                let channel = channel.clone();
+                thread::spawn(move || select_send(&channel, &Party::new(), 1))
+            };
+            let wakes = channel.lock().disconnect();
+            wakes.wake();
+            let sent = sender.join().unwrap();
+            let mut state = channel.lock();
+            match sent {
+                Ok(()) => assert!(matches!(state.take(), Take::Message(..))),
+                Err(value) => assert!(value == 1 && matches!(state.take(), Take::Disconnected)),
+            }
+            assert_eq!(state.len(), 0, "nothing is left, nor reserved");
+        });
+    }
+}
+
+/// One select receives what the other one sends, each with another channel to look at.
+#[test]
+fn two_selects_meet() {
+    for capacity in [0, 1] {
+        explore(move || {
+            let channels = [channel(capacity), channel(capacity)];
+            let sender = {
+                let channel = channels[1].clone();
+                thread::spawn(move || select_send(&channel, &Party::new(), 1))
+            };
+            let received = select_recv([&channels[0], &channels[1]], &Party::new());
+            assert_eq!(received, (1, Some(1)));
+            assert_eq!(sender.join().unwrap(), Ok(()));
         });
     }
 }

@@ -16,7 +16,7 @@ use crate::sched::waiter::Waiter;
 use engine::{Case, Chosen};
 use landing::Landing;
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 /// What the macros expand to. Not part of the API.
@@ -386,6 +386,11 @@ pub struct SelectedOperation<'a> {
     /// Whoever selects is who has the receivers: it may drop their messages.
     at_home: bool,
 }
+
+// As crossbeam's. Nobody sees a message on its way between a panic and its end: whoever
+// has the operation completes it, or drops it and the message with it.
+impl UnwindSafe for SelectedOperation<'_> {}
+impl RefUnwindSafe for SelectedOperation<'_> {}
 
 impl SelectedOperation<'_> {
     /// The index of the operation.

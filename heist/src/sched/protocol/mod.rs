@@ -9,6 +9,7 @@
 
 pub(crate) mod alarm;
 pub(crate) mod branch;
+pub(crate) mod condvar;
 pub(crate) mod delivery;
 #[allow(unsafe_code)] // named file: a list through frames
 pub(crate) mod forks;
