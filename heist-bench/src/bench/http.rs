@@ -27,12 +27,7 @@ pub(super) const BENCHMARK_PIPELINED: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "http",
     warm_up: true,
-    peers: &[
-        (Peer::Heist, heist),
-        (Peer::Tokio, tokio),
-        (Peer::May, may),
-        (Peer::Plain, plain),
-    ],
+    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may), (Peer::Plain, plain)],
     go: true,
 };
 
