@@ -19,6 +19,7 @@ mod cli;
 mod golang;
 mod json;
 mod load;
+mod plain;
 mod progress;
 mod sample;
 mod session;

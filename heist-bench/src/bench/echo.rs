@@ -3,6 +3,7 @@
 use super::compare::{Comparison, Goal, Measure};
 use super::{Benchmark, Peer, Problem, Round};
 use crate::load::{self, MESSAGE};
+use crate::plain::{self, Answer};
 use crate::session::Session;
 use crate::system;
 use crate::table::{Table, count};
@@ -23,6 +24,7 @@ pub(super) const PROBLEM: Problem = Problem {
         (Peer::Tokio, tokio),
         (Peer::May, may),
         (Peer::Threads, threads),
+        (Peer::Plain, plain),
     ],
     go: true,
 };
@@ -126,5 +128,25 @@ fn threads(procs: usize, n: u64) -> Round {
             std::thread::spawn(move || echo(&mut stream));
         }
     });
+    round(address, n)
+}
+
+/// What comes goes back.
+struct Echo([u8; 1024]);
+
+impl Answer for Echo {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn answer(&mut self, more: usize) -> &[u8] {
+        &self.0[..more]
+    }
+}
+
+fn plain(_procs: usize, n: u64) -> Round {
+    let listener = std::net::TcpListener::bind(ANY).expect(ANY);
+    let address = listener.local_addr().expect(BOUND);
+    plain::serve(listener, || Echo([0; 1024]));
     round(address, n)
 }

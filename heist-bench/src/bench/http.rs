@@ -3,6 +3,7 @@
 
 use super::compare::{Comparison, Goal, Measure};
 use super::{Benchmark, Peer, Problem, Round};
+use crate::plain::{self, Answer};
 use crate::session::Session;
 use crate::system;
 use crate::table::Table;
@@ -26,7 +27,7 @@ pub(super) const BENCHMARK_PIPELINED: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "http",
     warm_up: true,
-    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may)],
+    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may), (Peer::Plain, plain)],
     go: true,
 };
 
@@ -110,7 +111,9 @@ impl Connection {
     fn new() -> Connection {
         Connection { buffer: [0; 4096], filled: 0, answers: Vec::with_capacity(4096) }
     }
+}
 
+impl Answer for Connection {
     fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..]
     }
@@ -191,5 +194,12 @@ fn may(procs: usize, depth: u64) -> Round {
             drop(may::go!(move || serve(&mut stream)));
         }
     }));
+    round(address, depth)
+}
+
+fn plain(_procs: usize, depth: u64) -> Round {
+    let listener = std::net::TcpListener::bind(ANY).expect(ANY);
+    let address = listener.local_addr().expect(BOUND);
+    plain::serve(listener, Connection::new);
     round(address, depth)
 }

@@ -2,45 +2,76 @@
 //!
 //! 20 µs while there is something to do; after 50 rounds with nothing to do twice as
 //! long each time, up to 10 ms, or to 1 ms while some Ps are busy and some idle: then
-//! somebody could run what a busy one keeps.
+//! somebody could run what a busy one keeps. If those that are busy have gone from
+//! goroutine to goroutine at each of many looks, none of them keeps anything, and up to
+//! 4 ms: on a virtual machine a look takes 30 µs, most of it for going to sleep and
+//! waking up (a server that is busy with short requests: 3 % of its CPU time).
 
 use std::time::Duration;
 
 pub(super) const SHORT: Duration = Duration::from_micros(20);
 /// While a P is idle that a busy one could do with, or that nobody polls for.
 pub(super) const MEDIUM: Duration = Duration::from_millis(1);
+/// The same when all that are busy move.
+const RELAXED: Duration = Duration::from_millis(4);
 pub(super) const LONG: Duration = Duration::from_millis(10);
 
 /// Rounds with nothing to do before it sleeps longer.
 const QUIET_ROUNDS: u32 = 50;
+
+/// Rounds a millisecond apart in which all moved, before they are trusted to.
+const SMOOTH_ROUNDS: u32 = 16;
+
+/// What a round has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Something to do, and perhaps there is more soon.
+    Acted,
+    /// Nothing, or nothing that more looks would help.
+    Quiet,
+    /// Nothing, and each P that is busy has run many goroutines since the last one.
+    Smooth,
+}
 
 /// What is to be known for the next sleep.
 #[derive(Debug)]
 pub(super) struct Backoff {
     /// Rounds since there was something to do.
     quiet: u32,
+    /// Rounds since somebody did not move.
+    smooth: u32,
     delay: Duration,
 }
 
 impl Backoff {
     pub(super) fn new() -> Self {
-        Backoff { quiet: 0, delay: SHORT }
+        Backoff { quiet: 0, smooth: 0, delay: SHORT }
     }
 
     /// How long to sleep now. `half_idle`: some Ps are busy and others idle.
     pub(super) fn next(&mut self, half_idle: bool) -> Duration {
         if self.quiet > QUIET_ROUNDS {
-            self.delay = (self.delay * 2).min(if half_idle { MEDIUM } else { LONG });
+            let most = if half_idle { self.most() } else { LONG };
+            self.delay = (self.delay * 2).min(most);
         }
         self.delay
     }
 
-    /// A round is over. `acted`: there was something to do.
-    pub(super) fn note(&mut self, acted: bool) {
-        if acted {
-            *self = Backoff::new();
-        } else {
-            self.quiet += 1;
+    /// How long it sleeps at most while somebody could help.
+    pub(super) fn most(&self) -> Duration {
+        if self.smooth > SMOOTH_ROUNDS { RELAXED } else { MEDIUM }
+    }
+
+    /// A round is over.
+    pub(super) fn note(&mut self, round: Round) {
+        if round == Round::Acted {
+            return *self = Backoff::new();
+        }
+        self.quiet += 1;
+        if round == Round::Quiet {
+            self.smooth = 0;
+        } else if self.delay >= MEDIUM {
+            self.smooth += 1;
         }
     }
 }
@@ -53,7 +84,7 @@ mod tests {
     fn sleeps(backoff: &mut Backoff, rounds: usize, half_idle: bool) -> Vec<u128> {
         let mut round = || {
             let delay = backoff.next(half_idle).as_micros();
-            backoff.note(false);
+            backoff.note(Round::Quiet);
             delay
         };
         (0..rounds).map(|_| round()).collect()
@@ -65,7 +96,7 @@ mod tests {
         assert_eq!(sleeps(&mut backoff, 51, false), [20; 51]);
         let doubled = [40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_000, 10_000];
         assert_eq!(sleeps(&mut backoff, 10, false), doubled);
-        backoff.note(true);
+        backoff.note(Round::Acted);
         assert_eq!(sleeps(&mut backoff, 52, false)[50..], [20, 40], "from the beginning");
     }
 
@@ -78,5 +109,26 @@ mod tests {
         );
         assert_eq!(sleeps(&mut backoff, 5, false), [2_000, 4_000, 8_000, 10_000, 10_000]);
         assert_eq!(sleeps(&mut backoff, 1, true), [1_000], "somebody goes idle");
+    }
+
+    #[test]
+    fn longer_while_somebody_could_help_but_all_have_moved_for_long() {
+        let mut backoff = Backoff::new();
+        let mut sleep = |round| {
+            let delay = backoff.next(true).as_micros();
+            backoff.note(round);
+            delay
+        };
+        let ramp: Vec<_> = (0..57).map(|_| sleep(Round::Smooth)).collect();
+        assert_eq!(ramp[56], 1_000, "looks that are close together do not count");
+        let smooth: Vec<_> = (0..20).map(|_| sleep(Round::Smooth)).collect();
+        assert_eq!(smooth[..16], [1_000; 16]);
+        assert_eq!(smooth[16..], [2_000, 4_000, 4_000, 4_000]);
+        assert_eq!(sleep(Round::Quiet), 4_000);
+        let again: Vec<_> = (0..18).map(|_| sleep(Round::Smooth)).collect();
+        assert_eq!(again[..17], [1_000; 17], "one did not move");
+        assert_eq!(again[17], 2_000);
+        assert_eq!(sleep(Round::Acted), 4_000);
+        assert_eq!(sleep(Round::Smooth), 20);
     }
 }

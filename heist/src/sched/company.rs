@@ -10,7 +10,8 @@
 //! Only the kernel knows which is the case, and it says so afterwards: it counts how
 //! long a thread that could run has waited for a CPU. So somebody is woken, sysmon looks
 //! what came of it, and if those who run wait markedly longer than one does alone,
-//! nobody is woken for a while; twice as long each time that an attempt ends like that.
+//! nobody is woken for a while; twice as long each time that an attempt ends like that, and
+//! half as long after one that does not.
 //!
 //! Compared with being alone, not with nothing: on CPUs that other programs keep busy,
 //! one thread waits as long as two, and two get twice the share.
@@ -61,6 +62,11 @@ impl Company {
         // No read-modify-write: that there are some is all that counts.
         count.store(count.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
         idle && !keep
+    }
+
+    /// Whether somebody was woken, and sysmon has not judged yet what came of it.
+    pub(crate) fn is_on_trial(&self) -> bool {
+        self.shared.load(Ordering::Relaxed) != 0
     }
 
     /// Whether nobody is to be woken for a batch at this moment.
@@ -166,7 +172,9 @@ impl Verdict {
             return None;
         }
         if waited <= self.alone + MARKED {
-            self.pause = FIRST_PAUSE;
+            // Not at once what it was at first: where other programs come and go, one
+            // window in which they were not there says little.
+            self.pause = (self.pause / 2).max(FIRST_PAUSE);
             return None;
         }
         let pause = self.pause;
@@ -195,6 +203,10 @@ mod tests {
         }
         assert_eq!(verdict.hear(false, true, 300), Some(LAST_PAUSE));
         assert_eq!(verdict.hear(false, true, 0), None, "there is a CPU");
+        assert_eq!(verdict.hear(false, true, 300), Some(LAST_PAUSE / 2), "for a moment");
+        for _ in 0..10 {
+            assert_eq!(verdict.hear(false, true, 0), None);
+        }
         assert_eq!(verdict.hear(false, true, 300), Some(FIRST_PAUSE));
     }
 

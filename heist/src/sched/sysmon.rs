@@ -18,7 +18,7 @@
 //! It sleeps 20 µs (0.1 ms while all compute), longer when there has been nothing to do
 //! (`backoff`); and when all Ps have been idle for a while, until one of them is needed.
 
-use super::backoff::{Backoff, LONG, MEDIUM, SHORT};
+use super::backoff::{Backoff, LONG, MEDIUM, Round, SHORT};
 use super::m::HeistThread;
 use super::mask::MAX_PROCS;
 use super::p::{Count, P};
@@ -56,6 +56,10 @@ const TRIM_EVERY: u64 = 1_000_000_000;
 const CHECK_FIRST: Duration = Duration::from_millis(500);
 const CHECK_LAST: Duration = Duration::from_secs(8);
 
+/// A P that has run so many goroutines since the last look moves: a quarter of a
+/// millisecond each, if it looks as rarely as it may.
+const MOVES: u32 = 16;
+
 const STACK: usize = 256 << 10;
 
 /// Reports, which the layer above knows how to print.
@@ -83,6 +87,8 @@ pub(crate) struct Sysmon {
     deep: AtomicBool,
     /// Until when it sleeps; 0 if it does not, or only for the shortest time.
     until: AtomicU64,
+    /// How long it sleeps at most while a P is idle and another busy, in nanoseconds.
+    most: AtomicU64,
     stop: AtomicBool,
     rounds: Count,
     thread: Lock<Option<thread::JoinHandle<()>>>,
@@ -94,6 +100,7 @@ impl Sysmon {
             note: Note::new(),
             deep: AtomicBool::new(false),
             until: AtomicU64::new(0),
+            most: AtomicU64::new(MEDIUM.as_nanos() as u64),
             stop: AtomicBool::new(false),
             rounds: Count::default(),
             thread: Lock::new(Rank::Threads, None),
@@ -136,7 +143,9 @@ impl Sysmon {
     /// and it looks more often then.
     pub(crate) fn notice_idle(&self) {
         let until = self.until.load(Ordering::Relaxed);
-        if until != 0 && until > clock::after(MEDIUM) {
+        // Relaxed, as all about how long it sleeps.
+        let most = self.most.load(Ordering::Relaxed);
+        if until != 0 && until > clock::now().saturating_add(most) {
             self.do_not_oversleep();
         }
     }
@@ -227,6 +236,15 @@ impl Lookout {
     }
 }
 
+/// Whether somebody is woken for work that waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Help {
+    Now,
+    /// To see what comes of it (`company`): there is no hurry.
+    OnTrial,
+    NotNow,
+}
+
 struct Watch {
     sched: &'static Sched,
     seen: Vec<Seen>,
@@ -283,6 +301,8 @@ impl Watch {
                 (reports.trace)(self.sched, config.trace_detail);
             }
             backoff.note(self.look(now));
+            let most = backoff.most().as_nanos() as u64;
+            self.sched.sysmon.most.store(most, Ordering::Relaxed);
             if now - self.busy > LINGER && config.trace.is_none() {
                 self.sleep_deeply();
                 (backoff, self.busy) = (Backoff::new(), clock::now());
@@ -348,8 +368,8 @@ impl Watch {
         idle
     }
 
-    /// One round. Returns whether there was something to do.
-    fn look(&mut self, now: u64) -> bool {
+    /// One round.
+    fn look(&mut self, now: u64) -> Round {
         let idle = self.sched.idle.idle_ps();
         if (idle as usize) < self.sched.usable_procs() {
             self.busy = now;
@@ -362,10 +382,13 @@ impl Watch {
         let mut acted = false;
         // Whether a P has others to run, and has been with one for long.
         let mut stands = false;
+        // Whether a P has been busy with few since the last look.
+        let mut lingers = false;
         // Whoever stops the world takes Ps, too.
         if let Some(_alone) = self.sched.taking.try_lock() {
             self.seen.resize(self.sched.procs() as usize, Seen::default());
             for (i, p) in self.sched.ps().enumerate() {
+                lingers |= lingers_since(p, self.seen[i].steps);
                 acted |= self.help_stale_next(i, p, now);
                 self.note_left_queue(i, p, now);
                 stands |= now - self.seen[i].since > LONG_REQUEST && !p.runq.rings_empty();
@@ -380,16 +403,18 @@ impl Watch {
             acted |= super::freeze::let_oldest_go(self.sched);
         }
         acted |= self.help_late_timers(now);
-        acted |= netpoll::look_for_others(self.sched, now);
+        // Afterwards somebody waits there, so that it need not look again soon.
+        lingers |= netpoll::look_for_others(self.sched, now);
         self.judge.look(self.sched, now);
-        if idle > 0
-            && self.sched.idle.searching() == 0
-            && work_waits(self.sched)
-            && (stands || !self.is_left_to_it(now))
-        {
-            fence(Ordering::SeqCst);
-            wake::wake_p(self.sched);
-            acted = true;
+        lingers |= self.sched.company.is_on_trial();
+        if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
+            let help = if stands { Help::Now } else { self.whether_to_help(now) };
+            if help != Help::NotNow {
+                fence(Ordering::SeqCst);
+                wake::wake_p(self.sched);
+            }
+            acted |= help == Help::Now;
+            lingers |= help == Help::OnTrial;
         }
         if idle > 0 {
             // A thread could not be started for them.
@@ -401,23 +426,31 @@ impl Watch {
         if idle > 0 && thieves::anybody(self.sched) && !work_waits(self.sched) {
             acted |= thieves::beat(self.sched);
         }
-        acted
+        match acted {
+            true => Round::Acted,
+            false if lingers => Round::Quiet,
+            false => Round::Smooth,
+        }
     }
 
-    /// Whether what waits is nobody's business: a P that goes from request to request
-    /// has been left to it (`netpoll::deliver`). It is looked at now and then all the
-    /// same, as anybody else's work would be: a thread could have been refused.
-    fn is_left_to_it(&mut self, now: u64) -> bool {
+    /// Whether to wake somebody for what waits. It is nobody's business if a P that goes
+    /// from request to request has been left to it (`netpoll::deliver`). That is looked at
+    /// now and then all the same, as anybody else's work would be: a thread could have been
+    /// refused.
+    fn whether_to_help(&mut self, now: u64) -> Help {
         let queued = self.sched.runq_size.load(Ordering::Relaxed)
             + self.sched.idle_runq_size.load(Ordering::Relaxed);
         if queued != 0 || !self.sched.poll.is_wanted() {
-            return false;
+            return Help::Now;
         }
         if now - self.helped < LONG.as_nanos() as u64 {
-            return true;
+            return Help::NotNow;
         }
         self.helped = now;
-        !self.sched.company.is_welcome(now, true)
+        match self.sched.company.is_welcome(now, true) {
+            true => Help::OnTrial,
+            false => Help::NotNow,
+        }
     }
 
     /// As many Ps as the process may use CPUs, unless somebody has said how many.
@@ -530,6 +563,14 @@ impl Watch {
         // Not now: what is warm is wanted again.
         self.trimmed = clock::now();
     }
+}
+
+/// Whether a P that is busy has run few goroutines since it was seen with those steps.
+fn lingers_since(p: &P, (ticks, streak): (u32, u32)) -> bool {
+    // One that runs runnexts only counts them in its streak, which begins anew with a tick.
+    let (now, since) = (p.steps(), p.tick().wrapping_sub(ticks));
+    let run = since.saturating_add(if since == 0 { now.1.wrapping_sub(streak) } else { now.1 });
+    p.m().is_some() && run < MOVES
 }
 
 /// Another number of Ps that a runtime should have, if it goes by that of the CPUs.

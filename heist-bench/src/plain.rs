@@ -1,0 +1,83 @@
+//! A server without a runtime: one thread and an epoll instance, and for each event a
+//! read and a write. No server can do less, so this is what the others are bound by.
+
+use rustix::event::epoll;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// Events that one wait takes at most, as with the others.
+const BATCH: usize = 128;
+
+/// The token of the listener; streams have their index.
+const LISTENER: u64 = u64::MAX;
+
+/// What one end of a connection says to the other.
+pub(crate) trait Answer {
+    /// Where the next bytes go.
+    fn room(&mut self) -> &mut [u8];
+
+    /// So many bytes have come: what is said to that.
+    fn answer(&mut self, more: usize) -> &[u8];
+}
+
+/// Answers until the process ends, in a thread of its own.
+pub(crate) fn serve<A: Answer + 'static>(listener: TcpListener, connection: fn() -> A) {
+    std::thread::spawn(move || run(&listener, connection));
+}
+
+fn run<A: Answer>(listener: &TcpListener, connection: fn() -> A) {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll instance");
+    let token = epoll::EventData::new_u64(LISTENER);
+    epoll::add(&epoll, listener, token, epoll::EventFlags::IN).expect("room for it");
+    let mut streams: Vec<Option<(TcpStream, A)>> = Vec::new();
+    let mut events = Vec::with_capacity(BATCH);
+    loop {
+        events.clear();
+        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("epoll_wait: {error}"),
+        }
+        for event in &events {
+            let i = event.data.u64();
+            if i == LISTENER {
+                let (stream, _) = listener.accept().expect("a connection");
+                stream.set_nonblocking(true).expect("a new connection has options");
+                let free = streams.iter().position(Option::is_none).unwrap_or(streams.len());
+                let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+                let token = epoll::EventData::new_u64(free as u64);
+                epoll::add(&epoll, &stream, token, flags).expect("room for it");
+                if free == streams.len() {
+                    streams.push(None);
+                }
+                streams[free] = Some((stream, connection()));
+                continue;
+            }
+            let entry = &mut streams[i as usize];
+            if entry.as_mut().is_some_and(|(stream, state)| !answer(stream, state)) {
+                // With that it is gone from the epoll instance, too.
+                *entry = None;
+            }
+        }
+    }
+}
+
+/// Answers what has come. False when the other end has gone.
+fn answer(stream: &mut TcpStream, state: &mut impl Answer) -> bool {
+    loop {
+        let room = state.room();
+        let len = room.len();
+        match stream.read(room) {
+            Ok(0) => return false,
+            Ok(n) => {
+                if stream.write_all(state.answer(n)).is_err() {
+                    return false;
+                }
+                // Less than asked for is all that there was, until the next event.
+                if n < len {
+                    return true;
+                }
+            }
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+}
