@@ -319,7 +319,7 @@ impl G {
         let frame = self.frame.load(Ordering::Relaxed).cast::<u8>();
         if !frame.is_null() {
             hint::prefetch(frame.wrapping_add(2 * LINE));
-            for lines in [0, 2, 4, 6] {
+            for lines in [0, 2, 4, 6, 8] {
                 hint::prefetch(frame.wrapping_sub(lines * LINE));
             }
         }

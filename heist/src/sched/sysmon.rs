@@ -349,23 +349,19 @@ impl Watch {
     }
 
     /// Timers that are due and have not fired: their P computes. Somebody else
-    /// does it, if somebody is idle.
-    fn help_late_timers(&mut self, now: u64) -> bool {
+    /// does it, if somebody is idle. Nothing to look around sooner for again: it knows
+    /// when the next one is late (`until_next`), and in a crowd some always are.
+    fn help_late_timers(&mut self, now: u64) {
         let mut any = false;
         for p in self.sched.ps().filter(|p| timers::are_late(p, now)) {
             p.timers_late.store(true, Ordering::Relaxed);
             any = true;
         }
         self.lookout.note(now, any);
-        if !any {
-            return false;
-        }
-        let idle = self.sched.idle.idle_ps() > 0;
-        if idle {
+        if any && self.sched.idle.idle_ps() > 0 {
             fence(Ordering::SeqCst);
             wake::wake_p(self.sched);
         }
-        idle
     }
 
     /// One round.
@@ -402,7 +398,7 @@ impl Watch {
             // is left that would run it.
             acted |= super::freeze::let_oldest_go(self.sched);
         }
-        acted |= self.help_late_timers(now);
+        self.help_late_timers(now);
         // Afterwards somebody waits there, so that it need not look again soon.
         lingers |= netpoll::look_for_others(self.sched, now);
         self.judge.look(self.sched, now);

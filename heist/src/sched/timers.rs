@@ -132,7 +132,7 @@ pub(crate) fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
         Ready::Enqueue if idle_priority => wake::inject_idle(sched, sched.life(), g),
         Ready::Enqueue => {
             if moves(p) {
-                wake::put_tail(sched, p, g);
+                wake::put_due(sched, p, g);
             } else {
                 let _empty = p.runq.put_next(g);
             }
@@ -314,7 +314,10 @@ fn steal_from(
 
 fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     let mut due = p.own().due.take();
-    of.timers.take_due(now, BATCH, &mut due);
+    // No more than the queue has room for: they would be no sooner on the global one, and
+    // in no cache when their turn comes.
+    let room = p.runq.room_for_due().clamp(1, BATCH);
+    of.timers.take_due(now, room, &mut due);
     let some = !due.is_empty();
     due.iter().for_each(Due::prefetch);
     begin_batch(p);

@@ -121,6 +121,15 @@ pub(crate) fn put_tail(sched: &'static Sched, p: Held, g: &'static G) {
     offer(sched, p);
 }
 
+/// The same for one of many whose time has come, or that the network has something for.
+#[inline]
+pub(crate) fn put_due(sched: &'static Sched, p: Held, g: &'static G) {
+    if p.runq.push_due(g).is_err() {
+        overflow(sched, p, g);
+    }
+    offer(sched, p);
+}
+
 /// Adds a goroutine that yielded.
 #[inline]
 pub(crate) fn put_yielded(sched: &'static Sched, p: Held, g: &'static G) {

@@ -105,7 +105,7 @@ impl Stack {
 
     /// Asks for the lines at its top, where execution starts.
     pub(crate) fn prefetch(&self) {
-        const TOP: usize = 512;
+        const TOP: usize = 768;
         let top = self.top - self.colour();
         (top - TOP..top).step_by(128).for_each(|line| hint::prefetch_to_write(line as *const u8));
     }

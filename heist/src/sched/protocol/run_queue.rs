@@ -22,7 +22,10 @@
 //! Those that yield are queued again and again, and one that passes through the
 //! global queue may go on on another P, with its stack's cache lines behind it. So
 //! their ring has room for a thousand. What is *new* to the queue still finds it
-//! full at 256, as in the seeds: that is the work that others should see.
+//! full at 256, as in the seeds: that is the work that others should see. Those whose
+//! time has come, or that the network has something for, come in numbers, and have room
+//! for as many more: the older half that went to the global queue would be they, with
+//! their stacks in the cache, behind all that was spawned.
 
 use super::ring::{Batch, Full, Ring, SLOTS};
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -60,6 +63,10 @@ pub(crate) struct RunQueue<T: 'static, const N: usize = SLOTS> {
 impl<T, const N: usize> RunQueue<T, N> {
     /// How many there may be of those that did not yield.
     const LIMIT: usize = if N < CAPACITY { N } else { CAPACITY };
+
+    /// The same, with those that come in numbers.
+    #[cfg(not(loom))]
+    const LIMIT_DUE: usize = if N < 2 * CAPACITY { N } else { 2 * CAPACITY };
 
     /// An empty queue. `alone` says that there will be no thieves, which spares
     /// the owner its read-modify-writes.
@@ -117,6 +124,20 @@ impl<T, const N: usize> RunQueue<T, N> {
     #[inline]
     pub(crate) fn push(&self, item: &'static T) -> Result<(), Full> {
         self.first_ring().push(item, Self::LIMIT)
+    }
+
+    /// Owner: adds one of many that were waited for at the tail.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn push_due(&self, item: &'static T) -> Result<(), Full> {
+        self.first_ring().push(item, Self::LIMIT_DUE)
+    }
+
+    /// Owner: how many [`push_due`](Self::push_due) has room for.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn room_for_due(&self) -> usize {
+        Self::LIMIT_DUE.saturating_sub(self.first_ring().len())
     }
 
     /// Owner: whether [`push`](Self::push) would fail.
