@@ -282,8 +282,7 @@ mod tests {
         }
         let (reads, writes) = served.join().unwrap();
         assert_eq!(writes, REQUESTS);
-        // The first wait is for a socket that is not registered, and comes after a try. An
-        // event that is taken while the socket is read makes another one.
-        assert!((REQUESTS..REQUESTS + REQUESTS / 4).contains(&reads), "{reads} reads");
+        // The first one may be tried in vain: only who has waited is told of events.
+        assert!((REQUESTS..=REQUESTS + 1).contains(&reads), "{reads} reads");
     }
 }
