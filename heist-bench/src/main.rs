@@ -7,6 +7,7 @@
 //! | `bench/mod.rs` | the list of them, and how runtimes of peers are made |
 //! | `go/main.go` | the same problems for Go |
 //! | `golang.rs` | finds Go and builds that program |
+//! | `load.rs`, `plain.rs` | clients for servers, and a server without a runtime |
 //! | `sample.rs` | a sampling process, seen from inside |
 //! | `child.rs` | a sampling process, seen from its parent |
 //! | `session.rs` | interleaves rounds of many of those, collects what they say |

@@ -24,6 +24,8 @@ pub(super) struct Comparison {
     pub(super) growth: Option<f64>,
     /// A round has so many samples that their tail means something, and what it may be.
     pub(super) tail: Option<Goal>,
+    /// `plain` does the least that can be done: with a goal below that, the table says so.
+    pub(super) floor: bool,
 }
 
 /// What is measured.
@@ -80,6 +82,7 @@ impl Comparison {
             fewest_procs: 1,
             growth: None,
             tail: None,
+            floor: false,
         }
     }
 
@@ -190,6 +193,11 @@ impl Comparison {
             let procs_cell = if i == 0 { procs.to_string() } else { String::new() };
             let verdict = judge(session, procs, measure, &lines);
             self.add_rows(table, procs_cell, measure, &lines, &verdict);
+            if self.floor
+                && let Some(note) = floor_note(procs, measure, &lines)
+            {
+                table.note(note);
+            }
             if let Some(goal @ (Goal::Of(..) | Goal::OfBest(_) | Goal::AtMost(_))) = self.tail {
                 let p99 = |summary: Summary| Summary { median: summary.p99, ..summary };
                 let tails: Vec<Line> =
@@ -264,6 +272,24 @@ fn median(line: &Line) -> Option<f64> {
 
 fn heist(lines: &[Line]) -> Option<f64> {
     lines.iter().find(|line| line.0 == Peer::Heist).and_then(median)
+}
+
+/// What `plain` takes of what the best peer does, if that is more than heist may.
+fn floor_note(procs: usize, measure: &Measure, lines: &[Line]) -> Option<String> {
+    let Goal::OfBest(goals) = measure.goal else { return None };
+    let most = goals[usize::from(procs > 1)];
+    let of = |who: Peer| lines.iter().find(|line| line.0 == who).and_then(median);
+    let best = lines
+        .iter()
+        .filter(|line| !matches!(line.0, Peer::Heist | Peer::Plain))
+        .filter_map(median)
+        .min_by(f64::total_cmp)?;
+    let floor = of(Peer::Plain)? / best;
+    let context = format!("{}, {}", plural(procs, "proc"), measure.name);
+    let context = context.trim_end_matches(", ");
+    (floor > most).then(|| {
+        format!("{context}: without a runtime (plain) it is {floor:.2} of the best peer's, so {most} is out of reach")
+    })
 }
 
 /// heist's, by the bound.

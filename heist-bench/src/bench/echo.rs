@@ -43,6 +43,7 @@ fn run(session: &mut Session) -> Table {
         Measure { name: "CPU, µs/request", per: 1e3 * n as f64, goal: Goal::OfBest([0.9, 0.9]) },
         Measure { name: "p99, ms", per: 1e6, goal: Goal::OfBest([0.8, 0.8]) },
     ];
+    comparison.floor = true;
     let mut table = comparison.run(session);
     table.note("CPU: of the server alone; the load comes from a process on the same CPUs");
     table

@@ -56,6 +56,7 @@ fn compare(session: &mut Session, title: &str, depth: u64, time: Goal, p99: Opti
             Measure { name: "p99, µs", per: 1e3, goal },
         ];
     }
+    comparison.floor = true;
     let mut table = comparison.run(session);
     table.note("wrk has a thread of its own, on the same CPUs");
     table

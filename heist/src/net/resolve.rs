@@ -34,3 +34,30 @@ pub(super) fn each_addr<T>(
         io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses")
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::m;
+    use std::vec;
+
+    /// A name. Whoever looks it up says whether its P can be taken meanwhile.
+    struct Name;
+
+    impl ToSocketAddrs for Name {
+        type Iter = vec::IntoIter<SocketAddr>;
+
+        fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+            let declared = m::current().is_some_and(|m| m.lease.in_call());
+            Ok(vec![SocketAddr::from(([127, 0, 0, 1], u16::from(declared)))].into_iter())
+        }
+    }
+
+    #[test]
+    fn names_are_looked_up_in_a_declared_call() {
+        let runtime = crate::Builder::new().max_procs(1).build().unwrap();
+        let (all, first) = runtime.run(|| (resolve(Name).unwrap(), resolve_first(Name).unwrap()));
+        assert_eq!(all[0].port(), 1);
+        assert_eq!(first.map(|first| first.port()), Some(1));
+    }
+}

@@ -232,3 +232,57 @@ impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {
         self.inner().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// So many bytes are a request.
+    const REQUEST: usize = 64;
+
+    /// Answers requests of a busy connection; returns how often it was tried to read and
+    /// to write.
+    fn serve(stream: TcpStream, requests: usize) -> (usize, usize) {
+        let socket = Socket::new(stream);
+        let site = Location::caller();
+        let (reads, writes) = (Cell::new(0), Cell::new(0));
+        for _ in 0..requests {
+            let mut request = [0; 2 * REQUEST];
+            let n = socket.transfer(Side::Read, request.len(), site, |_| {
+                reads.set(reads.get() + 1);
+                let flags = rustix::net::RecvFlags::DONTWAIT;
+                Ok(rustix::net::recv(socket.fd(), &mut request[..], flags)?.1)
+            });
+            assert_eq!(n.unwrap(), REQUEST, "the client sends one at a time");
+            let n = socket.transfer(Side::Write, REQUEST, site, |_| {
+                writes.set(writes.get() + 1);
+                let flags = rustix::net::SendFlags::DONTWAIT;
+                Ok(rustix::net::send(socket.fd(), &request[..REQUEST], flags)?)
+            });
+            assert_eq!(n.unwrap(), REQUEST);
+        }
+        (reads.get(), writes.get())
+    }
+
+    #[test]
+    fn a_request_of_a_busy_connection_is_one_read_and_one_write() {
+        const REQUESTS: usize = 200;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.set_nodelay(true).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let runtime = crate::Builder::new().max_procs(2).build().unwrap();
+        let served = runtime.go(move || serve(server, REQUESTS));
+        for _ in 0..REQUESTS {
+            client.write_all(&[7; REQUEST]).unwrap();
+            client.read_exact(&mut [0; REQUEST]).unwrap();
+        }
+        let (reads, writes) = served.join().unwrap();
+        assert_eq!(writes, REQUESTS);
+        // The first one may be tried in vain: only who has waited is told of events.
+        assert!((REQUESTS..=REQUESTS + 1).contains(&reads), "{reads} reads");
+    }
+}

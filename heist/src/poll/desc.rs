@@ -127,3 +127,29 @@ impl<W: Copy + PartialEq> PollDesc<W> {
         self.read.has_waiters() || self.write.has_waiters()
     }
 }
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+    use crate::prim::epoll::Batch;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn an_event_of_the_descriptor_before_is_not_mine() {
+        static POLLER: Poller = Poller::new();
+        let desc = PollDesc::<u32>::new(7);
+        let (near, _far) = UnixStream::pair().unwrap();
+        assert!(desc.register(near.as_fd(), || &POLLER).unwrap().is_some());
+        assert!(desc.register(near.as_fd(), || &POLLER).unwrap().is_none(), "once");
+        let mut batch = Batch::new();
+        assert!(POLLER.look(&mut batch));
+        let event = *batch.iter().next().unwrap();
+        assert_eq!(PollDesc::<u32>::number_of(&event), 7);
+        assert!(desc.is_mine(&event));
+        desc.deregister(near.as_fd());
+        assert!(!desc.is_mine(&event), "nobody's");
+        assert!(desc.register(near.as_fd(), || &POLLER).unwrap().is_some());
+        assert!(!desc.is_mine(&event), "the next one's");
+    }
+}

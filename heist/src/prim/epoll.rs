@@ -255,4 +255,24 @@ mod tests {
         epoll.remove(near.as_fd()).unwrap();
         assert!(epoll.remove(near.as_fd()).is_err());
     }
+
+    #[test]
+    fn a_kernel_without_precise_waits_does_as_well() {
+        // The other tests must not mind.
+        NO_PWAIT2.store(true, Ordering::Relaxed);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let epoll = Epoll::new().unwrap();
+        epoll.add(near.as_fd(), 7).unwrap();
+        let mut batch = Batch::new();
+        epoll.wait(None, &mut batch);
+        assert_eq!(batch.len, 1, "it can be written to");
+        let until = clock::now() + 900_000;
+        epoll.wait(Some(until), &mut batch);
+        assert_eq!(batch.len, 0);
+        assert!(clock::now() >= until, "not in vain");
+        far.write_all(b"x").unwrap();
+        epoll.wait(None, &mut batch);
+        assert!(batch.iter().all(|event| event.readable()));
+        NO_PWAIT2.store(false, Ordering::Relaxed);
+    }
 }

@@ -562,11 +562,17 @@ impl Watch {
 }
 
 /// Whether a P that is busy has run few goroutines since it was seen with those steps.
-fn lingers_since(p: &P, (ticks, streak): (u32, u32)) -> bool {
-    // One that runs runnexts only counts them in its streak, which begins anew with a tick.
-    let (now, since) = (p.steps(), p.tick().wrapping_sub(ticks));
-    let run = since.saturating_add(if since == 0 { now.1.wrapping_sub(streak) } else { now.1 });
-    p.m().is_some() && run < MOVES
+fn lingers_since(p: &P, before: (u32, u32)) -> bool {
+    p.m().is_some() && run_between(before, p.steps()) < MOVES
+}
+
+/// How many goroutines a P has run at least between two moments, by its steps: ticks, and
+/// the runnexts since the last one.
+fn run_between(before: (u32, u32), now: (u32, u32)) -> u32 {
+    match now.0.wrapping_sub(before.0) {
+        0 => now.1.saturating_sub(before.1),
+        ticks => ticks.saturating_add(now.1),
+    }
 }
 
 /// Another number of Ps that a runtime should have, if it goes by that of the CPUs.
@@ -663,6 +669,15 @@ mod tests {
         assert!(woken(&sysmon));
         sysmon.notice_timer(400);
         assert!(!woken(&sysmon), "it has been woken already");
+    }
+
+    #[test]
+    fn goroutines_are_counted_by_ticks_and_runnexts() {
+        assert_eq!(run_between((5, 3), (5, 3)), 0);
+        assert_eq!(run_between((5, 3), (5, 20)), 17);
+        assert_eq!(run_between((5, 3), (7, 1)), 3);
+        assert_eq!(run_between((u32::MAX, 9), (1, 0)), 2);
+        assert_eq!(run_between((5, 3), (5, 0)), 0, "a new streak");
     }
 
     fn sched(runtime: &crate::Runtime) -> &'static Sched {
