@@ -77,27 +77,37 @@ type Routine = Coroutine<Resume, Suspend, (), Bounds>;
 /// What a frame keeps for its user can be told to be as good as new.
 pub(crate) trait Tidy {
     fn is_tidy(&self) -> bool;
+
+    /// Whether it has nothing that would have to be dropped, either.
+    fn is_empty(&self) -> bool;
 }
 
 /// What a started goroutine has beside its control block.
-#[repr(align(16))]
+///
+/// In the order of need: a switch touches the first cache line, the end of a goroutine the
+/// first two, which are one pair. Of a hundred thousand that wait, none is in a cache, and
+/// each line that need not come saves 15 ns.
+#[repr(C, align(128))]
 pub(crate) struct Frame<E> {
     routine: UnsafeCell<ManuallyDrop<Routine>>,
     yielder: Cell<*const Yielder<Resume, Suspend>>,
     /// What the body is called with.
     argument: Cell<*const ()>,
+    /// It lies in the part of its stack that always keeps its pages, and so does what it
+    /// needs of the stack when it is done.
+    stays: Cell<bool>,
+    /// A segment that was used and may be used again soon.
+    spare: Cell<Option<Stack>>,
     stack: ManuallyDrop<Stack>,
+    /// What the layer above keeps here.
+    pub(crate) ext: E,
     /// The lowest usable address of the segment in use; read by the handler of
     /// stack overflows.
     limit: AtomicUsize,
-    /// A segment that was used and may be used again soon.
-    spare: Cell<Option<Stack>>,
     /// Where the segment in use ends.
     top: Cell<usize>,
     /// What is in use of the segments before it.
     outer: Cell<*const Outer>,
-    /// What the layer above keeps here.
-    pub(crate) ext: E,
 }
 
 /// A part of a stack that is in use: from the lowest address to the highest.
@@ -121,15 +131,15 @@ pub(crate) unsafe fn create<E: Default + 'static>(
     stack: Stack,
     body: unsafe fn(*const ()),
 ) -> NonNull<Frame<E>> {
-    let top = stack.top() - stack.colour();
-    let address = (top - mem::size_of::<Frame<E>>()) & !(mem::align_of::<Frame<E>>() - 1);
-    let frame = address as *mut Frame<E>;
+    let frame = place_on::<E>(&stack);
+    let (address, keeps) = (frame as usize, stack.keeps_from());
     let bounds = Bounds::new(address, stack.limit());
     let body = move |yielder: &Yielder<Resume, Suspend>, _: Resume| {
         // SAFETY: the frame is written before the first resume, and outlives
         // the bodies, which run on the stack below it.
         let frame = unsafe { &*frame };
         frame.yielder.set(yielder);
+        frame.stays.set(exact_stack_pointer() - BELOW_ON_STACK >= keeps);
         loop {
             // SAFETY: the caller's promise.
             unsafe { body(frame.argument.get()) };
@@ -147,6 +157,7 @@ pub(crate) unsafe fn create<E: Default + 'static>(
         (&raw mut (*frame).routine).write(UnsafeCell::new(ManuallyDrop::new(routine)));
         (&raw mut (*frame).yielder).write(Cell::new(ptr::null()));
         (&raw mut (*frame).argument).write(Cell::new(ptr::null()));
+        (&raw mut (*frame).stays).write(Cell::new(false));
         (&raw mut (*frame).limit).write(AtomicUsize::new(stack.limit()));
         (&raw mut (*frame).spare).write(Cell::new(None));
         (&raw mut (*frame).ext).write(E::default());
@@ -156,6 +167,26 @@ pub(crate) unsafe fn create<E: Default + 'static>(
     }
     // SAFETY: inside a mapping, so not null.
     unsafe { NonNull::new_unchecked(frame) }
+}
+
+/// Where the frame of a stack is.
+fn place_on<E>(stack: &Stack) -> *mut Frame<E> {
+    let top = stack.top() - stack.colour();
+    ((top - mem::size_of::<Frame<E>>()) & !(mem::align_of::<Frame<E>>() - 1)) as *mut Frame<E>
+}
+
+/// Takes up the frame that was [left](Frame::leave) on a stack.
+///
+/// # Safety
+///
+/// A frame with such an `E` was left there, and nobody has used the stack since.
+pub(crate) unsafe fn take_up<E>(stack: Stack) -> NonNull<Frame<E>> {
+    let frame = place_on::<E>(&stack);
+    // SAFETY: the frame is there, as it was left, and has the stack again.
+    unsafe {
+        (&raw mut (*frame).stack).write(ManuallyDrop::new(stack));
+        NonNull::new_unchecked(frame)
+    }
 }
 
 impl<E> Frame<E> {
@@ -325,6 +356,26 @@ impl<E> Frame<E> {
         !self.yielder.get().is_null()
     }
 
+    /// Leaves a frame that is done on its stack, for whoever [takes it up](take_up), if it
+    /// has nothing to drop: somebody may use the stack for something else. `None` if it
+    /// cannot stay, and all is as it was.
+    ///
+    /// # Safety
+    ///
+    /// As [`clear`](Self::clear).
+    pub(crate) unsafe fn leave(frame: NonNull<Frame<E>>) -> Option<Stack>
+    where
+        E: Tidy,
+    {
+        // SAFETY: exclusive by the caller's promise, and initialised.
+        let frame = unsafe { &mut *frame.as_ptr() };
+        if !frame.stays.get() || frame.spare.get_mut().is_some() || !frame.ext.is_empty() {
+            return None;
+        }
+        // SAFETY: the frame is not used before it gets the stack back.
+        Some(unsafe { ManuallyDrop::take(&mut frame.stack) })
+    }
+
     /// Ends a frame that is done, and returns its stack.
     ///
     /// # Safety
@@ -420,6 +471,9 @@ mod tests {
         fn is_tidy(&self) -> bool {
             true
         }
+        fn is_empty(&self) -> bool {
+            true
+        }
     }
 
     unsafe fn twice(argument: *const ()) {
@@ -464,6 +518,11 @@ mod tests {
                 assert_eq!(f.resume(Resume::Unwind), Some(Suspend::Done));
                 assert_eq!((shared.1.get(), f.limit()), (7, limit));
                 Frame::clear(frame);
+                if let Some(stack) = Frame::leave(frame) {
+                    assert_eq!(take_up(stack), frame);
+                } else {
+                    assert!(f.spare.take().map(stacks::release).is_some(), "nothing in its way");
+                }
             }
             stacks::release(Frame::retire(frame));
         }

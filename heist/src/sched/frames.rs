@@ -2,11 +2,12 @@
 //! once.
 //!
 //! Last in, first out, without a lock. What overflows goes back to the pool of
-//! stacks.
+//! stacks, and stays a frame there, so that it need not be made again.
 
 use super::exec;
 use super::g::Frame;
-use crate::stacks::{self, Class, StackError};
+use crate::context;
+use crate::stacks::{self, Class, StackError, Used};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -64,11 +65,11 @@ impl Frames {
         let first = stacks::acquire_some(class, &mut more)?;
         let mut len = 0;
         for stack in more.into_iter().rev().flatten() {
-            self.free[len].set(Some(exec::new_frame(stack)));
+            self.free[len].set(Some(frame_on(stack)));
             len += 1;
         }
         self.len.set(len);
-        Ok(exec::new_frame(first))
+        Ok(frame_on(first))
     }
 
     /// Takes back a frame that is done.
@@ -99,23 +100,34 @@ impl Frames {
 
     /// The `n` that were not used for longest go to the pool.
     fn spill(&self, n: usize) {
-        let cold: Vec<_> = self.free[..n]
-            .iter()
-            .filter_map(Cell::get)
+        let (mut left, mut bare) = (Vec::with_capacity(n), Vec::new());
+        for frame in self.free[..n].iter().filter_map(Cell::get) {
             // SAFETY: the cache has its frames alone.
-            .map(|frame| unsafe {
-                match frame.as_ref().has_started() {
-                    true => Frame::retire(frame),
-                    false => Frame::discard(frame),
+            unsafe {
+                match Frame::leave(frame) {
+                    Some(stack) => left.push(stack),
+                    None if frame.as_ref().has_started() => bare.push(Frame::retire(frame)),
+                    None => bare.push(Frame::discard(frame)),
                 }
-            })
-            .collect();
-        stacks::release_all(cold);
+            }
+        }
+        stacks::release_all(bare);
+        stacks::leave_all(left);
         let left = self.len.get() - n;
         for i in 0..left {
             self.free[i].set(self.free[n + i].get());
         }
         self.len.set(left);
+    }
+}
+
+/// A frame on a stack: the one that was left there, if there is one.
+fn frame_on(used: Used) -> NonNull<Frame> {
+    if used.left {
+        // SAFETY: all that is left on stacks are frames of goroutines, in `spill`.
+        unsafe { context::take_up(used.stack) }
+    } else {
+        exec::new_frame(used.stack)
     }
 }
 
@@ -142,7 +154,21 @@ mod tests {
         assert!(frames.len.get() <= CACHE);
         assert_eq!(frames.take().unwrap(), last, "the last one back is the first one out");
         frames.put(last);
-        frames.reset(Class::default_class());
+        frames.reset(Class::for_usable(70 << 10).unwrap());
         assert_eq!(frames.len.get(), 0);
+        // They are in the pool, where most of their pages go, and are frames still.
+        stacks::trim_all();
+        let again: Vec<_> = (0..count).map(|_| frames.take().unwrap()).collect();
+        assert!(
+            again.contains(&last)
+                && again.iter().all(|frame| {
+                    // SAFETY: the test has it.
+                    let started = unsafe { frame.as_ref() }.has_started();
+                    crate::sched::exec::run_nothing_on(*frame);
+                    started
+                })
+        );
+        again.into_iter().for_each(|frame| frames.put(frame));
+        frames.reset(Class::default_class());
     }
 }

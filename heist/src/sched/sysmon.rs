@@ -34,6 +34,7 @@ use crate::prim::note::Note;
 use crate::prim::thread::{OsThread, Pace};
 use crate::prim::{clock, thread};
 use crate::stacks;
+use crate::timer::CROWD_WAIT;
 use std::io;
 use std::ptr;
 use std::sync::OnceLock;
@@ -219,12 +220,12 @@ struct Lookout {
 
 impl Lookout {
     /// The longest that it waits for timers of a crowd.
-    const MOST: u64 = 950_000;
+    const MOST: u64 = 2_000_000;
 
     /// It has looked.
     fn note(&mut self, now: u64, any_late: bool) {
         let in_vain = std::mem::take(&mut self.wakes) && !any_late;
-        let soon = now - self.vain < 2 * (timers::LATE + self.extra);
+        let soon = now - self.vain < CROWD_WAIT + 2 * (timers::LATE + self.extra);
         if in_vain && soon {
             self.extra = (2 * self.extra + timers::LATE / 2).min(Self::MOST);
         } else if in_vain || any_late {

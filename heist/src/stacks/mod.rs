@@ -32,7 +32,9 @@
 mod map;
 mod pool;
 
-pub(crate) use pool::{WARM, acquire, acquire_some, release, release_all, trim, trim_all};
+pub(crate) use pool::{
+    Used, WARM, acquire, acquire_some, leave_all, release, release_all, trim, trim_all,
+};
 
 use crate::prim::hint;
 use std::fmt;
@@ -103,11 +105,19 @@ impl Stack {
         self.class
     }
 
-    /// Asks for the lines at its top, where execution starts.
+    /// From where on up it keeps its pages, however long it lies in the pool.
+    pub(crate) fn keeps_from(&self) -> usize {
+        self.top - pool::keep()
+    }
+
+    /// Asks for the lines at its top, where execution starts, and as far down as a goroutine
+    /// gets that soon waits for something: what a write finds in no cache, the next locked
+    /// instruction waits for.
     pub(crate) fn prefetch(&self) {
-        const TOP: usize = 768;
+        const DOWN_TO: usize = 1024;
         let top = self.top - self.colour();
-        (top - TOP..top).step_by(128).for_each(|line| hint::prefetch_to_write(line as *const u8));
+        let lines = (top - DOWN_TO..top).step_by(128);
+        lines.for_each(|line| hint::prefetch_to_write(line as *const u8));
     }
 
     /// How far below the top execution should start.

@@ -21,12 +21,39 @@ const SINGLE: usize = 32 << 20;
 /// How long a free stack may keep its pages.
 pub(crate) const WARM: Duration = Duration::from_secs(1);
 
-/// Bytes at the top that a trimmed stack keeps.
-const KEEP: usize = 4 << 10;
+/// Bytes at the top that a trimmed stack keeps: whole pages.
+pub(super) fn keep() -> usize {
+    map::page_size().max(4 << 10)
+}
+
+/// A stack that was used before.
+pub(crate) struct Used {
+    pub(crate) stack: Stack,
+    /// What was left at its top ([`leave_all`]) is there.
+    pub(crate) left: bool,
+}
+
+/// The top of a free stack. Whether something was left there is in its lowest bit.
+#[derive(Clone, Copy)]
+struct Top(usize);
+
+impl Top {
+    fn new(stack: &Stack, left: bool) -> Self {
+        Top(stack.top | usize::from(left))
+    }
+
+    fn address(self) -> usize {
+        self.0 & !1
+    }
+
+    fn used(self, class: Class) -> Used {
+        Used { stack: Stack { top: self.address(), class }, left: self.0 & 1 != 0 }
+    }
+}
 
 /// A free stack that has its pages.
 struct Warm {
-    top: usize,
+    top: Top,
     since: u64,
 }
 
@@ -34,8 +61,8 @@ struct Warm {
 struct Shelf {
     /// In the order in which they came, the last one last.
     warm: VecDeque<Warm>,
-    /// The tops of those whose pages were given back.
-    cold: Vec<usize>,
+    /// Those whose pages were given back.
+    cold: Vec<Top>,
     /// The part of the newest slab that was never given out.
     fresh: std::ops::Range<usize>,
 }
@@ -45,8 +72,8 @@ impl Shelf {
         Shelf { warm: VecDeque::new(), cold: Vec::new(), fresh: 0..0 }
     }
 
-    /// The top of one that was used before, and has its first page.
-    fn used(&mut self) -> Option<usize> {
+    /// One that was used before, and has its first page.
+    fn used(&mut self) -> Option<Top> {
         self.warm.pop_back().map(|warm| warm.top).or_else(|| self.cold.pop())
     }
 
@@ -54,9 +81,9 @@ impl Shelf {
         if let Some(top) = self.used() {
             // The next one will be wanted soon, and was touched long ago.
             if let Some(top) = self.warm.back().map(|warm| warm.top).or(self.cold.last().copied()) {
-                Stack { top, class }.prefetch();
+                top.used(class).stack.prefetch();
             }
-            return Ok(Stack { top, class });
+            return Ok(top.used(class).stack);
         }
         if self.fresh.is_empty() {
             let size = SLAB.max(class.size());
@@ -91,23 +118,24 @@ fn find(class: Class) -> Result<Stack, StackError> {
 /// A stack of a class; and if it was used before, as many more of those into `more` as there
 /// are and it has room for. The one that was used last comes first. All of them with the lock
 /// taken once: many Ps that begin at once meet there.
-pub(crate) fn acquire_some(class: Class, more: &mut [Option<Stack>]) -> Result<Stack, StackError> {
+pub(crate) fn acquire_some(class: Class, more: &mut [Option<Used>]) -> Result<Used, StackError> {
+    let new = |stack| Used { stack, left: false };
     if class.size() >= SINGLE {
-        return acquire(class);
+        return acquire(class).map(new);
     }
     let first = {
         let shelf = &mut SHELVES.lock()[class.0 as usize];
         match shelf.used() {
             Some(top) => {
-                more.fill_with(|| shelf.used().map(|top| Stack { top, class }));
-                Stack { top, class }
+                more.fill_with(|| shelf.used().map(|top| top.used(class)));
+                top.used(class)
             }
-            None => shelf.take(class)?,
+            None => shelf.take(class).map(new)?,
         }
     };
     // In a row and without the lock: the CPU looks up several pages at a time, but not
     // across a locked instruction.
-    let all = || std::iter::once(&first).chain(more.iter().flatten());
+    let all = || std::iter::once(&first).chain(more.iter().flatten()).map(|used| &used.stack);
     all().for_each(Stack::prefetch);
     all().for_each(|stack| probe::touch(stack.top - 1));
     Ok(first)
@@ -120,6 +148,15 @@ pub(crate) fn release(stack: Stack) {
 
 /// Gives stacks back, the one that was used last at the end.
 pub(crate) fn release_all(stacks: impl IntoIterator<Item = Stack>) {
+    put_all(stacks, false);
+}
+
+/// The same, with something at the top of each that whoever gets it may use, or write over.
+pub(crate) fn leave_all(stacks: impl IntoIterator<Item = Stack>) {
+    put_all(stacks, true);
+}
+
+fn put_all(stacks: impl IntoIterator<Item = Stack>, left: bool) {
     let since = clock::now();
     let mut large = Vec::new();
     {
@@ -128,7 +165,8 @@ pub(crate) fn release_all(stacks: impl IntoIterator<Item = Stack>) {
             if stack.class.size() >= SINGLE {
                 large.push(stack);
             } else {
-                shelves[stack.class.0 as usize].warm.push_back(Warm { top: stack.top, since });
+                let top = Top::new(&stack, left);
+                shelves[stack.class.0 as usize].warm.push_back(Warm { top, since });
             }
         }
     }
@@ -155,7 +193,7 @@ fn trim_free_for(least: u64) {
     for class in 0..48u8 {
         loop {
             // Out of the pool while its pages go, so that nobody runs on it.
-            let tops: Vec<usize> = {
+            let tops: Vec<Top> = {
                 let shelf = &mut SHELVES.lock()[class as usize];
                 let long = |warm: &Warm| now.saturating_sub(warm.since) >= least;
                 let n = shelf.warm.iter().take(BATCH).take_while(|warm| long(warm)).count();
@@ -166,7 +204,7 @@ fn trim_free_for(least: u64) {
             }
             for top in &tops {
                 let usable = Class(class).usable();
-                map::discard(top - usable, usable - KEEP);
+                map::discard(top.address() - usable, usable - keep());
             }
             SHELVES.lock()[class as usize].cold.extend(tops);
         }
@@ -193,6 +231,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_on_a_stack_is_found_again() {
+        let _alone = crate::tests_alone();
+        let class = Class::for_usable(500 << 10).unwrap();
+        let two = [0; 2].map(|_| acquire(class).unwrap());
+        let [a, b] = two;
+        leave_all([a]);
+        trim_all();
+        leave_all([b]);
+        let mut more = [const { None }; 3];
+        let first = acquire_some(class, &mut more).unwrap();
+        let all: Vec<Used> = [Some(first)].into_iter().chain(more).flatten().collect();
+        assert!(all.len() == 2 && all.iter().all(|used| used.left), "the cold one too");
+        release_all(all.into_iter().map(|used| used.stack));
+        let mut more = [const { None }; 1];
+        let first = acquire_some(class, &mut more).unwrap();
+        assert!(!first.left && more.iter().flatten().all(|used| !used.left), "used since");
+        release_all([Some(first)].into_iter().chain(more).flatten().map(|used| used.stack));
+    }
+
+    #[test]
     fn used_ones_are_taken_several_at_a_time() {
         let _alone = crate::tests_alone();
         let class = Class::for_usable(50 << 10).unwrap();
@@ -204,13 +262,14 @@ mod tests {
         release_all([b, c]);
         let mut more = [const { None }; 5];
         let first = acquire_some(class, &mut more).unwrap();
-        let all: Vec<Stack> = [Some(first)].into_iter().chain(more).flatten().collect();
+        let all = [Some(first)].into_iter().chain(more).flatten();
+        let all: Vec<Stack> = all.map(|used| used.stack).collect();
         let taken: Vec<usize> = all.iter().map(Stack::top).collect();
         assert_eq!(taken, [tops[2], tops[1], tops[0]], "the cold one last");
         let mut more = [const { None }; 5];
         let new = acquire_some(class, &mut more).unwrap();
         assert!(more.iter().all(Option::is_none), "one that is new comes alone");
-        release_all(all.into_iter().chain([new]));
+        release_all(all.into_iter().chain([new.stack]));
     }
 
     #[test]

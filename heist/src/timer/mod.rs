@@ -1,8 +1,8 @@
 //! What is due when: the timers of one P.
 //!
-//! A heap under a latch, which its P takes most of the time and whoever steals from it
-//! now and then, and beside it the moment of the earliest entry, which anybody reads
-//! without the latch.
+//! A heap (and buckets, for those of a crowd that are due later: `crowd.rs`) under a latch,
+//! which its P takes most of the time and whoever steals from it now and then, and beside it
+//! the moment of the earliest entry, which anybody reads without the latch.
 //!
 //! Entries are deleted lazily. Most deadlines never come: the wait ends first,
 //! and taking its entry out of the middle of a heap would cost more than all the
@@ -11,21 +11,22 @@
 //! an entry means, and whether it is dead, is its owner's to know: this module
 //! knows no goroutines.
 
+mod crowd;
 mod heap;
 
 use crate::prim::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::prim::latch::Latch;
-use heap::Heap;
+use crowd::Crowd;
 
 /// No entry is due, ever.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// How long those may wait for each other that come in a crowd.
-pub(crate) const CROWD_WAIT: u64 = 400_000;
+pub(crate) const CROWD_WAIT: u64 = 1_000_000;
 
 /// More than so many in that time are a crowd: one every 6 µs, less than it takes a
-/// thread to sleep and to wake up.
-const CROWD: usize = 64;
+/// thread to sleep and to wake up (35 µs of CPU time on a virtual machine).
+const CROWD: usize = 160;
 
 /// A heap smaller than this is not searched for dead entries.
 const SMALL: usize = 64;
@@ -43,7 +44,7 @@ pub(crate) enum Added {
 /// The timers.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
-    heap: Latch<Heap<T>>,
+    heap: Latch<Crowd<T>>,
     /// When the earliest entry is due. Written under the latch.
     next: AtomicU64,
     /// Entries that nobody waits for any more, as far as it is known.
@@ -56,7 +57,7 @@ pub(crate) struct Timers<T> {
 impl<T: Copy> Timers<T> {
     pub(crate) fn new() -> Self {
         Timers {
-            heap: Latch::new(Heap::new()),
+            heap: Latch::new(Crowd::new()),
             next: AtomicU64::new(NEVER),
             dead: AtomicUsize::new(0),
             gathers: AtomicU64::new(0),
@@ -91,12 +92,13 @@ impl<T: Copy> Timers<T> {
         if next > now.saturating_add(CROWD_WAIT) || next <= now.saturating_sub(late) {
             return false;
         }
-        // No longer than until the last of them: some may be due all at once.
-        let last = self.heap.lock().last_of_more_due::<CROWD>(next + CROWD_WAIT);
-        if let Some(last) = last {
-            self.gathers.store(last, Ordering::Relaxed);
-        }
-        last.is_some_and(|last| last > now)
+        let all = next + CROWD_WAIT;
+        let Some(last) = self.heap.lock().last_of_more_due::<CROWD>(all) else { return false };
+        // Some are due all at once: no longer than until the last of them. Of others, more
+        // come.
+        let until = if last - next < CROWD_WAIT / 8 { last } else { all };
+        self.gathers.store(until, Ordering::Relaxed);
+        until > now
     }
 
     /// Whether there was a crowd a moment ago.
@@ -123,7 +125,7 @@ impl<T: Copy> Timers<T> {
 
     #[cold]
     #[inline(never)]
-    fn bury(&self, heap: &mut Heap<T>, alive: impl FnMut(&T) -> bool) {
+    fn bury(&self, heap: &mut Crowd<T>, alive: impl FnMut(&T) -> bool) {
         self.dead.store(0, Ordering::Relaxed);
         heap.retain(alive);
     }
@@ -172,7 +174,7 @@ impl<T: Copy> Timers<T> {
     }
 
     #[inline(always)]
-    fn publish(&self, heap: &Heap<T>) -> Added {
+    fn publish(&self, heap: &Crowd<T>) -> Added {
         let next = heap.first().unwrap_or(NEVER);
         // Only holders of the latch write it, and the store is dear.
         if next == self.next.load(Ordering::Relaxed) {

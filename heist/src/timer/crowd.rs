@@ -1,0 +1,286 @@
+//! Many entries in order: a heap of those that are due next, and buckets for the rest.
+//!
+//! A heap of a hundred thousand lies in no near cache, and each entry goes down all of it
+//! and up again. So once there are some, an entry that is due in a later bucket, half a
+//! millisecond or more from now, is only appended there, and a bucket goes to the heap when
+//! it is next: the heap keeps a few hundred, in the nearest cache. (200,000 sleepers: from
+//! 270 to 90 ns each.) Those beyond the last bucket go to the heap at once, as do all while
+//! they are few.
+//!
+//! The earliest of all is always in the heap: whoever takes from it makes sure of that
+//! ([`Crowd::settle`]).
+
+use super::heap::{Entry, Heap};
+use crate::prim::hint;
+
+/// The time that a bucket covers, as a power of two: about half a millisecond.
+const SPAN: u32 = 19;
+
+/// Buckets: for a quarter of a second.
+const BUCKETS: u64 = 512;
+
+/// A heap smaller than this takes all that comes.
+const SMALL: usize = 256;
+
+/// No bucket.
+const NONE: u64 = u64::MAX;
+
+/// The number of the bucket of a moment.
+#[inline(always)]
+const fn bucket(when: u64) -> u64 {
+    when >> SPAN
+}
+
+/// The buckets of those that are due later, from `from` on.
+#[derive(Debug)]
+struct Later<T> {
+    /// Those of a bucket are in the vector with its number, modulo [`BUCKETS`].
+    buckets: Vec<Vec<Entry<T>>>,
+    /// A bit for each that is not empty.
+    filled: [u64; (BUCKETS / 64) as usize],
+    /// The lowest that may be filled.
+    from: u64,
+    /// The lowest that is, or [`NONE`].
+    first: u64,
+    len: usize,
+}
+
+impl<T> Later<T> {
+    const fn new() -> Self {
+        let filled = [0; (BUCKETS / 64) as usize];
+        Later { buckets: Vec::new(), filled, from: 0, first: NONE, len: 0 }
+    }
+
+    fn push(&mut self, entry: Entry<T>) {
+        if self.buckets.is_empty() {
+            self.buckets.resize_with(BUCKETS as usize, Vec::new);
+        }
+        let number = bucket(entry.when);
+        let at = number % BUCKETS;
+        let entries = &mut self.buckets[at as usize];
+        entries.push(entry);
+        // For the next one there, which comes when others have been everywhere else.
+        hint::prefetch_to_write(entries.as_ptr_range().end);
+        self.filled[at as usize / 64] |= 1 << (at % 64);
+        self.first = self.first.min(number);
+        self.len += 1;
+    }
+
+    /// Takes the lowest that is filled.
+    fn take_first(&mut self) -> Vec<Entry<T>> {
+        let at = (self.first % BUCKETS) as usize;
+        self.from = self.first + 1;
+        self.filled[at / 64] &= !(1 << (at % 64));
+        let entries = std::mem::take(&mut self.buckets[at]);
+        self.len -= entries.len();
+        self.find_first();
+        entries
+    }
+
+    fn find_first(&mut self) {
+        let from = self.from;
+        let filled = |word: u64| self.filled[((from / 64 + word) % (BUCKETS / 64)) as usize];
+        // The first word twice: what is left of it comes last.
+        let words = (0..=BUCKETS / 64).map(|word| match word {
+            0 => filled(0) >> (from % 64) << (from % 64),
+            last if last == BUCKETS / 64 => filled(0) & ((1 << (from % 64)) - 1),
+            word => filled(word),
+        });
+        let found = words.enumerate().find(|(_, filled)| *filled != 0);
+        self.first = found.map_or(NONE, |(word, filled)| {
+            (from / 64 + word as u64) * 64 + u64::from(filled.trailing_zeros())
+        });
+    }
+
+    fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        for (at, entries) in self.buckets.iter_mut().enumerate() {
+            entries.retain(|entry| keep(&entry.item));
+            if entries.is_empty() {
+                *entries = Vec::new();
+                self.filled[at / 64] &= !(1 << (at % 64));
+            }
+        }
+        self.len = self.buckets.iter().map(Vec::len).sum();
+        self.find_first();
+    }
+}
+
+/// Entries, the earliest first.
+#[derive(Debug)]
+pub(super) struct Crowd<T> {
+    near: Heap<T>,
+    later: Later<T>,
+}
+
+impl<T: Copy> Crowd<T> {
+    pub(super) const fn new() -> Self {
+        Crowd { near: Heap::new(), later: Later::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.near.len() + self.later.len
+    }
+
+    /// When the earliest is due.
+    #[inline(always)]
+    pub(super) fn first(&self) -> Option<u64> {
+        self.near.first()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, when: u64, item: T) {
+        if self.near.len() < SMALL || !self.push_later(when, item) {
+            self.near.push(when, item);
+        }
+    }
+
+    /// Adds it to its bucket, if that is a later one.
+    #[inline(never)]
+    fn push_later(&mut self, when: u64, item: T) -> bool {
+        let next = self.near.first().map_or(0, bucket) + 1;
+        if self.later.len == 0 {
+            self.later.from = next;
+        }
+        let from = self.later.from;
+        let later = (from.max(next)..from + BUCKETS).contains(&bucket(when));
+        if later {
+            self.later.push(Entry { when, item });
+        }
+        later
+    }
+
+    /// Brings those to the heap that may come before all that is there.
+    #[inline(always)]
+    fn settle(&mut self) {
+        while self.later.first != NONE
+            && self.near.first().is_none_or(|first| bucket(first) >= self.later.first)
+        {
+            self.bring_first();
+        }
+    }
+
+    /// Brings the lowest of the buckets to the heap.
+    #[inline(never)]
+    fn bring_first(&mut self) {
+        for entry in self.later.take_first() {
+            self.near.push(entry.when, entry.item);
+        }
+    }
+
+    /// As [`Heap::last_of_more_due`].
+    pub(super) fn last_of_more_due<const N: usize>(&mut self, by: u64) -> Option<u64> {
+        while self.later.first <= bucket(by) {
+            self.bring_first();
+        }
+        self.near.last_of_more_due::<N>(by)
+    }
+
+    /// Drops the earliest while they are not `alive`.
+    pub(super) fn drop_first_dead(&mut self, mut alive: impl FnMut(&T) -> bool) {
+        loop {
+            let before = self.near.len();
+            self.near.drop_first_dead(&mut alive);
+            if self.near.len() == before {
+                return;
+            }
+            self.settle();
+        }
+    }
+
+    /// Takes the earliest, if it is due at `now`.
+    #[inline]
+    pub(super) fn pop_due(&mut self, now: u64) -> Option<T> {
+        let item = self.near.pop_due(now)?;
+        self.settle();
+        Some(item)
+    }
+
+    /// Keeps those entries only, in linear time.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.near.retain(&mut keep);
+        self.later.retain(keep);
+        self.settle();
+    }
+
+    /// Empties it: when and what.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = (u64, T)> + use<T> {
+        let later = std::mem::replace(&mut self.later, Later::new()).buckets.into_iter().flatten();
+        self.near.take_all().chain(later.map(|entry| (entry.when, entry.item)))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::prim::rng::Rng;
+
+    /// A moment up to twice as far from `now` as there are buckets.
+    fn some_time(rng: &Rng, now: u64) -> u64 {
+        now + (u64::from(rng.next()) << 32 | u64::from(rng.next())) % (2 * BUCKETS << SPAN)
+    }
+
+    #[test]
+    fn comes_out_in_order_while_the_time_goes_on() {
+        for seed in 0..20 {
+            let (rng, mut crowd, mut all) = (Rng::new(seed), Crowd::new(), Vec::new());
+            let mut now = u64::from(rng.next()) << 20;
+            for step in 0..6_000 {
+                if step % 3_000 < 2_500 {
+                    let when = some_time(&rng, now);
+                    crowd.push(when, when);
+                    all.push(when);
+                    all.sort_unstable_by(|a, b| b.cmp(a));
+                } else {
+                    now = some_time(&rng, now).min(now + (1 << SPAN));
+                    while let Some(when) = crowd.pop_due(now) {
+                        assert_eq!(all.pop(), Some(when));
+                        assert!(when <= now);
+                    }
+                }
+                assert_eq!((crowd.len(), crowd.first()), (all.len(), all.last().copied()));
+            }
+            assert!(!all.is_empty() && crowd.later.len > 0);
+            let mut rest: Vec<u64> = std::iter::from_fn(|| crowd.pop_due(u64::MAX)).collect();
+            rest.reverse();
+            assert_eq!(rest, all);
+        }
+    }
+
+    #[test]
+    fn a_large_crowd_has_a_small_heap() {
+        let mut crowd = Crowd::new();
+        let spread = BUCKETS << SPAN;
+        (0..100_000).for_each(|i| crowd.push((i * 7_919) % 100_000 * (spread / 100_000), i));
+        assert_eq!(crowd.len(), 100_000);
+        assert!(crowd.near.len() < 2 * SMALL, "{}", crowd.near.len());
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_left_are_whole() {
+        let (rng, mut crowd) = (Rng::new(3), Crowd::new());
+        let mut all: Vec<u64> = (0..5_000).map(|_| some_time(&rng, 1 << 40)).collect();
+        all.iter().for_each(|when| crowd.push(*when, *when));
+        all.sort_unstable();
+        let dead = all[all.len() / 2];
+        crowd.drop_first_dead(|when| *when > dead);
+        all.retain(|when| *when > dead);
+        assert_eq!((crowd.len(), crowd.first()), (all.len(), Some(all[0])));
+        crowd.retain(|when| when % 3 == 0);
+        all.retain(|when| when % 3 == 0);
+        assert_eq!((crowd.len(), crowd.first()), (all.len(), Some(all[0])));
+        let mut left: Vec<(u64, u64)> = crowd.take_all().collect();
+        left.sort_unstable();
+        assert_eq!(left, all.iter().map(|when| (*when, *when)).collect::<Vec<_>>());
+        assert_eq!((crowd.len(), crowd.first()), (0, None));
+    }
+
+    #[test]
+    fn those_in_later_buckets_are_counted_too() {
+        let mut crowd = Crowd::new();
+        (0..2_000u64).for_each(|i| crowd.push(i << 15, i));
+        assert!(crowd.later.len > 0);
+        assert_eq!(crowd.last_of_more_due::<1_500>(1_000 << 15), None);
+        assert!(crowd.last_of_more_due::<900>(1_000 << 15).is_some_and(|last| last <= 1_000 << 15));
+        assert_eq!(crowd.first(), Some(0));
+    }
+}
