@@ -116,26 +116,37 @@ impl OsThread {
         unsafe { libc::syscall(libc::SYS_sched_setattr, self.0, &raw const its, 0) };
     }
 
-    /// How many CPUs it may run on.
-    pub(crate) fn cpus(self) -> Option<usize> {
-        Mask::of(self).map(|mask| mask.count())
+    /// On which CPUs it may run; `None` once it has ended.
+    pub(crate) fn mask(self) -> Option<Mask> {
+        let mut mask = Mask([0; 128]);
+        let (id, size) = (self.0 as libc::pid_t, size_of_val(&mask.0));
+        // SAFETY: the kernel writes at most `size` bytes to a live local.
+        let rc = unsafe { libc::sched_getaffinity(id, size, mask.0.as_mut_ptr().cast()) };
+        (rc == 0).then_some(mask)
+    }
+
+    /// Sets it. The kernel leaves out what the process may not use, and refuses a mask of
+    /// which nothing is left.
+    pub(crate) fn set_mask(self, mask: &Mask) -> bool {
+        let (id, size) = (self.0 as libc::pid_t, size_of_val(&mask.0));
+        // SAFETY: the kernel reads `size` bytes of a live value.
+        unsafe { libc::sched_setaffinity(id, size, mask.0.as_ptr().cast()) == 0 }
     }
 
     /// Takes a CPU out of its mask, if that has as many CPUs as are said, and another one.
-    /// The thread is of this process and runs elsewhere, if it runs.
     pub(crate) fn leave_out(self, cpu: usize, at_least: usize) -> bool {
-        let Some(mut mask) = Mask::of(self) else { return false };
+        let Some(mut mask) = self.mask() else { return false };
         let cpus = mask.count();
-        cpus > 1 && cpus >= at_least && mask.set(cpu, false) && mask.give_to(self)
+        cpus > 1 && cpus >= at_least && mask.set(cpu, false) && self.set_mask(&mask)
     }
 
-    /// Puts a CPU into its mask again. If the kernel refuses, it is no longer the
-    /// process's.
+    /// Puts a CPU into its mask again. If the kernel has no memory for that, it does
+    /// without.
     pub(crate) fn let_in(self, cpu: usize) {
-        if let Some(mut mask) = Mask::of(self)
+        if let Some(mut mask) = self.mask()
             && mask.set(cpu, true)
         {
-            let _ = mask.give_to(self);
+            let _ = self.set_mask(&mask);
         }
     }
 
@@ -186,24 +197,11 @@ impl OsThread {
 }
 
 /// On which CPUs a thread may run: a bit for each, and room for more than Linux knows of.
-struct Mask([u64; 128]);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mask([u64; 128]);
 
 impl Mask {
-    fn of(thread: OsThread) -> Option<Mask> {
-        let mut mask = Mask([0; 128]);
-        let (id, size) = (thread.0 as libc::pid_t, size_of_val(&mask.0));
-        // SAFETY: the kernel writes at most `size` bytes to a live local.
-        let rc = unsafe { libc::sched_getaffinity(id, size, mask.0.as_mut_ptr().cast()) };
-        (rc == 0).then_some(mask)
-    }
-
-    fn give_to(&self, thread: OsThread) -> bool {
-        let (id, size) = (thread.0 as libc::pid_t, size_of_val(&self.0));
-        // SAFETY: the kernel reads `size` bytes of a live value.
-        unsafe { libc::sched_setaffinity(id, size, self.0.as_ptr().cast()) == 0 }
-    }
-
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
@@ -256,13 +254,13 @@ mod tests {
     #[test]
     fn a_cpu_is_left_out_and_let_in_again() {
         let me = OsThread::current();
-        let all = Mask::of(me).unwrap();
+        let all = me.mask().unwrap();
         let cpus = all.count();
         let first = (0..).find(|cpu| all.0[cpu / 64] >> (cpu % 64) & 1 != 0).unwrap();
         assert!(!me.leave_out(first, cpus + 1), "too few");
         assert_eq!(me.leave_out(first, cpus), cpus > 1, "none would be left");
-        assert_eq!(Mask::of(me).unwrap().count(), (cpus - 1).max(1));
+        assert_eq!(me.mask().unwrap().count(), (cpus - 1).max(1));
         me.let_in(first);
-        assert_eq!(Mask::of(me).unwrap().0, all.0);
+        assert_eq!(me.mask().unwrap(), all);
     }
 }

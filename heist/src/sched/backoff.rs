@@ -67,11 +67,11 @@ impl Backoff {
         if round == Round::Acted {
             return *self = Backoff::new();
         }
-        self.quiet += 1;
+        self.quiet = self.quiet.saturating_add(1);
         if round == Round::Quiet {
             self.smooth = 0;
         } else if self.delay >= MEDIUM {
-            self.smooth += 1;
+            self.smooth = self.smooth.saturating_add(1);
         }
     }
 }

@@ -15,8 +15,8 @@
 //! | a queue lasted longer, or sysmon has seen one that did | 0 |
 //!
 //! With [`SURE`] a queue of a few is left to its owner: it is offered, and those who are
-//! awake may take from it, but nobody is woken for it. sysmon, which looks every millisecond
-//! or so while somebody is idle (`backoff`), does not count such a queue as work that waits
+//! awake may take from it, but nobody is woken for it. sysmon, which looks every few
+//! milliseconds at least while somebody is idle (`backoff`), does not count such a queue as work that waits
 //! until it has seen the same one for a while. Then it wakes somebody, and says so.
 //!
 //! The clock is read twice for a queue, and for one in [`EVERY`] once a P is sure.

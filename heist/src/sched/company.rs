@@ -64,7 +64,8 @@ impl Company {
         idle && !keep
     }
 
-    /// Whether somebody was woken, and sysmon has not judged yet what came of it.
+    /// Whether a batch was shared with those who are awake or woken, and sysmon has not
+    /// judged yet what came of it.
     pub(crate) fn is_on_trial(&self) -> bool {
         self.shared.load(Ordering::Relaxed) != 0
     }

@@ -545,7 +545,9 @@ fn sleep_as(m: &'static M, mut offices: Offices) -> bool {
         if sched.closing() {
             events.iter().for_each(netpoll::deliver_from_outside);
             // Chosen at the last moment, it has a P to give up.
-            return !leave_idle(&mut sched.shared.lock(), m) && m.acquire_next_p();
+            let chosen = !leave_idle(&mut sched.shared.lock(), m) && m.acquire_next_p();
+            apart::woke_up(m);
+            return chosen;
         }
         let some = events.as_ref().is_some_and(|events| !events.is_empty());
         let due = !woken && offices.timers.is_some();

@@ -329,6 +329,7 @@ pub(crate) fn serve(sched: &'static Sched, life: u32) {
     thread::sleep_precisely();
     m.prompt.store(false, Ordering::Relaxed);
     m.serves.store(true, Ordering::Relaxed);
+    m.kept_off.forget();
     m.tls.found(&sched.config());
     let stack = signal::AltStack::install();
     let has_p = m.acquire_next_p() || super::find::become_idle(m) && super::find::sleep_idle(m, 0);

@@ -164,6 +164,15 @@ unsafe impl Sync for P {}
 // SAFETY: nothing in it belongs to a thread.
 unsafe impl Send for P {}
 
+/// How many goroutines a P has run at least between two moments, by its steps: ticks, and
+/// the runnexts since the last one.
+pub(super) fn run_between(before: (u32, u32), now: (u32, u32)) -> u32 {
+    match now.0.wrapping_sub(before.0) {
+        0 => now.1.saturating_sub(before.1),
+        ticks => ticks.saturating_add(now.1),
+    }
+}
+
 impl P {
     pub(crate) fn new(id: u32, alone: bool) -> Self {
         P {

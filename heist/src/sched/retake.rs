@@ -21,7 +21,7 @@ use super::find::SLICE;
 use super::forks::Ask;
 use super::freeze::{self, Freezer};
 use super::m::M;
-use super::p::P;
+use super::p::{P, run_between};
 use super::schedt::Sched;
 use super::{park, timers, wake};
 use crate::prim::atomic::Ordering;
@@ -46,7 +46,7 @@ const BRISK: u32 = 16;
 
 /// A P that was brisk in so many looks in a row is looked at half as often, and then half
 /// as often again, three times at the most: a timer of one who suddenly computes there may
-/// be up to 0.8 ms late, once.
+/// be up to a millisecond late.
 const BRISK_LOOKS: u32 = 4;
 const BRISK_MOST: u32 = 3;
 
@@ -193,8 +193,11 @@ impl Retaker {
             // Read at once if it will be wanted: the next look knows then.
             let cpu = m.filter(|_| needed).and_then(|m| m.os_thread().cpu_time());
             let again = std::mem::take(&mut seen.again) && needed;
-            let ran = steps.0.wrapping_sub(seen.steps.0);
-            let brisk = if same_m && ran >= BRISK { seen.brisk + 1 } else { 0 };
+            let brisk = if same_m && run_between(seen.steps, steps) >= BRISK {
+                seen.brisk.saturating_add(1)
+            } else {
+                0
+            };
             *seen = Seen { m, steps, since: now, began: cpu, cpu, brisk, ..Seen::default() };
             // Those of a crowd are not looked out for one by one.
             if crowded && m.is_some() && !p.timers.is_crowded(now) {

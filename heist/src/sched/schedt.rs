@@ -291,6 +291,8 @@ pub(crate) struct Sched {
     pub(crate) tls_holds: AtomicU64,
     /// Ms whose goroutine has forked since they resumed it.
     pub(crate) forking: CachePadded<AtomicUsize>,
+    /// The M that was last kept off a CPU and has not woken up, its number and one; or 0.
+    pub(crate) kept_off: AtomicU32,
     /// What the layer above keeps with a runtime.
     pub(crate) upstairs: Lock<Option<Arc<dyn Any + Send + Sync>>>,
     /// The thread that a panic started in order to shut the runtime down.
@@ -468,6 +470,7 @@ impl Sched {
             tls_searches: AtomicU64::new(0),
             tls_holds: AtomicU64::new(0),
             forking: CachePadded::new(AtomicUsize::new(0)),
+            kept_off: AtomicU32::new(0),
             upstairs: Lock::new(Rank::Leaf, None),
             shutdown_thread: Lock::new(Rank::Leaf, None),
         }));

@@ -8,6 +8,7 @@
 //! | nobody looks at the network | all who could compute; it looks itself |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | requests from the network that are shared | is there a CPU for it? (`company`) |
+//! | a thief that was kept off a CPU | it may use all again if it does not wake up (`apart`) |
 //! | a goroutine that forks, and an idle P | it is asked for a branch, then raided |
 //! | the CPU limit has changed | there are as many Ps as it says, unless set by hand |
 //! | free stacks that lie around | their pages go back to the kernel |
@@ -21,12 +22,12 @@
 use super::backoff::{Backoff, LONG, MEDIUM, Round, SHORT};
 use super::m::HeistThread;
 use super::mask::MAX_PROCS;
-use super::p::{Count, P};
+use super::p::{Count, P, run_between};
 use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
 use super::{
-    brief, company, g::G, netpoll, park, signal, steal, stop, thieves, timers, waiter, wake,
+    apart, brief, company, g::G, netpoll, park, signal, steal, stop, thieves, timers, waiter, wake,
 };
 use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
@@ -140,6 +141,11 @@ impl Sysmon {
         }
     }
 
+    /// Whether it looks more rarely than it used to while somebody could help.
+    pub(crate) fn is_relaxed(&self) -> bool {
+        self.most.load(Ordering::Relaxed) > MEDIUM.as_nanos() as u64
+    }
+
     /// A P goes idle, the first of all that were busy: somebody could help them from now on,
     /// and it looks more often then.
     pub(crate) fn notice_idle(&self) {
@@ -251,12 +257,15 @@ struct Watch {
     seen: Vec<Seen>,
     retaker: Retaker,
     judge: company::Judge,
+    apart: apart::Watcher,
     /// When it last had a look at a P that was left to its requests.
     helped: u64,
     /// When there is something to do next, as far as is known.
     next: Option<u64>,
     /// All Ps were with goroutines that compute.
     all_compute: bool,
+    /// This round is soon after the last one, to see whether what was queued still is.
+    confirms: bool,
     /// When a P was last seen busy.
     busy: u64,
     lookout: Lookout,
@@ -275,10 +284,12 @@ impl Watch {
             seen,
             retaker,
             judge,
+            apart: apart::Watcher::new(),
             helped: now,
             next: None,
             all_compute: false,
             busy: now,
+            confirms: false,
             lookout: Lookout::default(),
             trimmed: now,
             traced: now,
@@ -374,6 +385,7 @@ impl Watch {
         if now - self.trimmed > TRIM_EVERY {
             self.trimmed = now;
             stacks::trim();
+            self.apart.follow(self.sched);
             self.follow_limit();
         }
         let mut acted = false;
@@ -395,6 +407,7 @@ impl Watch {
             self.all_compute = looked.computing == self.sched.procs();
             acted |= looked.acted;
         } else {
+            lingers = true;
             // Whoever has that may wait for what a frozen one holds, and perhaps no P
             // is left that would run it.
             acted |= super::freeze::let_oldest_go(self.sched);
@@ -403,6 +416,7 @@ impl Watch {
         // Afterwards somebody waits there, so that it need not look again soon.
         lingers |= netpoll::look_for_others(self.sched, now);
         self.judge.look(self.sched, now);
+        self.apart.look(self.sched, now);
         lingers |= self.sched.company.is_on_trial();
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
             let help = if stands { Help::Now } else { self.whether_to_help(now) };
@@ -423,10 +437,24 @@ impl Watch {
         if idle > 0 && thieves::anybody(self.sched) && !work_waits(self.sched) {
             acted |= thieves::beat(self.sched);
         }
+        let is_smooth = !acted && !lingers && self.busy == now;
+        self.confirm_soon(is_smooth, now);
         match acted {
             true => Round::Acted,
-            false if lingers => Round::Quiet,
-            false => Round::Smooth,
+            false if is_smooth => Round::Smooth,
+            false => Round::Quiet,
+        }
+    }
+
+    /// A P that has run many and is with one that computes since moves, at this look. What
+    /// is queued there waits for a second one, which comes as soon as ever, and not when all
+    /// that move are looked at again.
+    fn confirm_soon(&mut self, is_smooth: bool, now: u64) {
+        let waits = || self.sched.ps().any(|p| !p.runq.is_empty());
+        self.confirms = is_smooth && !self.confirms && waits();
+        if self.confirms {
+            let soon = now + MEDIUM.as_nanos() as u64;
+            self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
         }
     }
 
@@ -565,15 +593,6 @@ impl Watch {
 /// Whether a P that is busy has run few goroutines since it was seen with those steps.
 fn lingers_since(p: &P, before: (u32, u32)) -> bool {
     p.m().is_some() && run_between(before, p.steps()) < MOVES
-}
-
-/// How many goroutines a P has run at least between two moments, by its steps: ticks, and
-/// the runnexts since the last one.
-fn run_between(before: (u32, u32), now: (u32, u32)) -> u32 {
-    match now.0.wrapping_sub(before.0) {
-        0 => now.1.saturating_sub(before.1),
-        ticks => ticks.saturating_add(now.1),
-    }
 }
 
 /// Another number of Ps that a runtime should have, if it goes by that of the CPUs.

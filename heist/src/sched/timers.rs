@@ -229,7 +229,8 @@ fn add(sched: &'static Sched, p: &'static P, due: Due, when: u64) -> Armed {
             // So that `notice_timer` may rely on it.
             fence_after_rmw();
         }
-        if !p.runq.is_empty() || sched.runq_size.load(Ordering::Relaxed) != 0 {
+        let others = !p.runq.is_empty() || sched.runq_size.load(Ordering::Relaxed) != 0;
+        if others || sched.sysmon.is_relaxed() {
             sched.sysmon.notice_timer(when);
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-pub(crate) use super::super::os_thread::{OsThread, Pace};
+pub(crate) use super::super::os_thread::{Mask, OsThread, Pace};
 #[cfg(any(test, feature = "bench-internals"))]
 pub(crate) use std::thread::sleep;
 pub(crate) use std::thread::{Builder, scope};
@@ -196,7 +196,7 @@ pub(crate) fn usable_cpus() -> usize {
 /// How many CPUs are in this thread's mask, which is its process's as a rule; one
 /// at least.
 pub(crate) fn affinity() -> usize {
-    OsThread::current().cpus().unwrap_or(1).max(1)
+    OsThread::current().mask().map_or(1, |mask| mask.count().max(1))
 }
 
 /// The CPU that this thread runs on, now. The C library reads it from memory that the

@@ -74,6 +74,10 @@ pub(crate) enum Pace {
     Usual,
 }
 
+/// On which cores a thread may run: on all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mask;
+
 /// A thread as its kernel knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OsThread(u32);
@@ -109,6 +113,14 @@ impl OsThread {
     pub(crate) fn set_pace(self, _pace: Pace) {}
 
     /// Nor do they have masks of CPUs.
+    pub(crate) fn mask(self) -> Option<Mask> {
+        None
+    }
+
+    pub(crate) fn set_mask(self, _mask: &Mask) -> bool {
+        false
+    }
+
     pub(crate) fn leave_out(self, _cpu: usize, _at_least: usize) -> bool {
         false
     }
