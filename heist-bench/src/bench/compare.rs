@@ -285,11 +285,12 @@ fn floor_note(procs: usize, measure: &Measure, lines: &[Line]) -> Option<String>
         .filter_map(median)
         .min_by(f64::total_cmp)?;
     let floor = of(Peer::Plain)? / best;
-    let context = format!("{}, {}", plural(procs, "proc"), measure.name);
-    let context = context.trim_end_matches(", ");
-    (floor > most).then(|| {
-        format!("{context}: without a runtime (plain) it is {floor:.2} of the best peer's, so {most} is out of reach")
-    })
+    if floor <= most {
+        return None;
+    }
+    let name = if measure.name.is_empty() { "" } else { ", " }.to_owned() + measure.name;
+    let what = format!("{}{name}: plain takes {floor:.2}", plural(procs, "proc"));
+    Some(format!("{what} of what the best peer does, so {most} is out of reach here"))
 }
 
 /// heist's, by the bound.
@@ -339,4 +340,28 @@ fn judge(session: &mut Session, procs: usize, measure: &Measure, lines: &[Line])
     };
     let word = session.judge(what, value, goal, lost);
     [ratio, text, format!("{word}{best_name}").trim().to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(peer: Peer, median: f64) -> Line {
+        (peer, Summary::of(&[median]).ok_or_else(String::new))
+    }
+
+    #[test]
+    fn a_goal_below_the_floor_is_told() {
+        let measure = Measure { name: "ns", per: 1.0, goal: Goal::OfBest([0.5, 0.9]) };
+        let others = [line(Peer::Heist, 10.0), line(Peer::Tokio, 10.0), line(Peer::May, 20.0)];
+        let note = |procs, plain| {
+            let lines: Vec<Line> =
+                others.iter().cloned().chain([line(Peer::Plain, plain)]).collect();
+            floor_note(procs, &measure, &lines)
+        };
+        assert_eq!(note(2, 9.0), None);
+        assert!(note(2, 9.5).is_some_and(|text| text.contains("2 procs, ns: plain takes 0.95")));
+        assert!(note(1, 6.0).is_some_and(|text| text.contains("so 0.5 is out of reach")));
+        assert_eq!(floor_note(2, &measure, &others), None, "nothing is known");
+    }
 }
