@@ -226,7 +226,7 @@ struct Lookout {
 
 impl Lookout {
     /// The longest that it waits for timers of a crowd.
-    const MOST: u64 = 2_000_000;
+    const MOST: u64 = 950_000;
 
     /// It has looked.
     fn note(&mut self, now: u64, any_late: bool) {

@@ -3,9 +3,8 @@
 //! A heap of a hundred thousand lies in no near cache, and each entry goes down all of it
 //! and up again. So once there are some, an entry that is due in a later bucket, half a
 //! millisecond or more from now, is only appended there, and a bucket goes to the heap when
-//! it is next: the heap keeps a few hundred, in the nearest cache. (200,000 sleepers: from
-//! 270 to 90 ns each.) Those beyond the last bucket go to the heap at once, as do all while
-//! they are few.
+//! it is next: the heap keeps a few hundred, in the nearest cache. Those beyond the last
+//! bucket go to the heap at once, as do all while they are few.
 //!
 //! The earliest of all is always in the heap: whoever takes from it makes sure of that
 //! ([`Crowd::settle`]).

@@ -22,11 +22,11 @@ use crowd::Crowd;
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// How long those may wait for each other that come in a crowd.
-pub(crate) const CROWD_WAIT: u64 = 1_000_000;
+pub(crate) const CROWD_WAIT: u64 = 400_000;
 
 /// More than so many in that time are a crowd: one every 6 µs, less than it takes a
 /// thread to sleep and to wake up (35 µs of CPU time on a virtual machine).
-const CROWD: usize = 160;
+const CROWD: usize = 64;
 
 /// A heap smaller than this is not searched for dead entries.
 const SMALL: usize = 64;
