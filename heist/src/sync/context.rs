@@ -215,9 +215,8 @@ impl Context {
         &self.node.done
     }
 
-    /// Why it has ended; `None` if it has not.
-    ///
-    /// A goroutine that asks again and again lets others run now and then.
+    /// Why it has ended; `None` if it has not. Every now and then a look in vain lets other
+    /// goroutines run.
     #[must_use]
     pub fn err(&self) -> Option<ContextError> {
         let error = self.ended();
