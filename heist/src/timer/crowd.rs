@@ -216,7 +216,7 @@ mod tests {
 
     /// A moment up to twice as far from `now` as there are buckets.
     fn some_time(rng: &Rng, now: u64) -> u64 {
-        now + (u64::from(rng.next()) << 32 | u64::from(rng.next())) % (2 * BUCKETS << SPAN)
+        now + (u64::from(rng.next()) << 32 | u64::from(rng.next())) % ((2 * BUCKETS) << SPAN)
     }
 
     #[test]
