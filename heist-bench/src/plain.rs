@@ -1,12 +1,16 @@
 //! A server without a runtime: one thread and an epoll instance, and for each event a
-//! read and a write. No server can do less, so this is what the others are bound by.
+//! read and a write. No server can do less for a request. It has one thread however many
+//! procs the others have: they may answer more requests at a time, but not for less.
 
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Events that one wait takes at most, as with the others.
 const BATCH: usize = 128;
+
+/// What tables say of it.
+pub(crate) const ABOUT: &str = "plain: a server of one thread, whatever procs the others have";
 
 /// The token of the listener; streams have their index.
 const LISTENER: u64 = u64::MAX;
@@ -69,7 +73,7 @@ fn answer(stream: &mut TcpStream, state: &mut impl Answer) -> bool {
         match stream.read(room) {
             Ok(0) => return false,
             Ok(n) => {
-                if stream.write_all(state.answer(n)).is_err() {
+                if !say(stream, state.answer(n)) {
                     return false;
                 }
                 // Less than asked for is all that there was, until the next event.
@@ -80,4 +84,26 @@ fn answer(stream: &mut TcpStream, state: &mut impl Answer) -> bool {
             Err(error) => return error.kind() == ErrorKind::WouldBlock,
         }
     }
+}
+
+/// Writes all of it. False when the other end has gone.
+///
+/// If there is no room, everybody waits for this connection: clients read whatever else
+/// they do, and so much is rarely on its way.
+fn say(stream: &mut TcpStream, mut rest: &[u8]) -> bool {
+    while !rest.is_empty() {
+        match stream.write(rest) {
+            Ok(n) => rest = &rest[n..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let writable = &mut [PollFd::new(stream, PollFlags::OUT)];
+                match poll(writable, None) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => panic!("poll: {error}"),
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }

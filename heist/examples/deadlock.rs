@@ -11,7 +11,8 @@
 //! friends), `rescued` (a plain thread wakes them in time), `late` (a plain
 //! thread that could have, but ends), `blocked` and `call` (a goroutine that blocks its
 //! thread wakes them when it returns), `locked` (one that waits with its thread does
-//! not), `network` (another process wakes them), `centuries` (it only takes its time).
+//! not), `network` (another process wakes them), `centuries` (it only takes its time), `stopped`
+//! (a ticker that does not tick any more).
 
 use heist::thread;
 use std::time::Duration;
@@ -69,6 +70,11 @@ fn main() {
             drop(std::net::TcpStream::connect(("127.0.0.1", port)));
         }
         "centuries" => heist::run(|| heist::time::sleep(Duration::MAX)),
+        "stopped" => heist::run(|| {
+            let mut ticker = heist::time::Ticker::new(Duration::from_millis(1));
+            ticker.stop();
+            ticker.tick();
+        }),
         other => panic!("there is no case '{other}'"),
     }
 }

@@ -356,6 +356,12 @@ impl<E> Frame<E> {
         !self.yielder.get().is_null()
     }
 
+    /// Whether it can be left on its stack.
+    #[cfg(test)]
+    pub(crate) fn stays(&self) -> bool {
+        self.stays.get()
+    }
+
     /// Leaves a frame that is done on its stack, for whoever [takes it up](take_up), if it
     /// has nothing to drop: somebody may use the stack for something else. `None` if it
     /// cannot stay, and all is as it was.

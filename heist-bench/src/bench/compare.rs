@@ -24,7 +24,8 @@ pub(super) struct Comparison {
     pub(super) growth: Option<f64>,
     /// A round has so many samples that their tail means something, and what it may be.
     pub(super) tail: Option<Goal>,
-    /// `plain` does the least that can be done: with a goal below that, the table says so.
+    /// `plain` does the least that one thread can do: with a goal below that, the table
+    /// says so.
     pub(super) floor: bool,
 }
 
@@ -285,12 +286,13 @@ fn floor_note(procs: usize, measure: &Measure, lines: &[Line]) -> Option<String>
         .filter_map(median)
         .min_by(f64::total_cmp)?;
     let floor = of(Peer::Plain)? / best;
-    if floor <= most {
-        return None;
-    }
-    let name = if measure.name.is_empty() { "" } else { ", " }.to_owned() + measure.name;
-    let what = format!("{}{name}: plain takes {floor:.2}", plural(procs, "proc"));
-    Some(format!("{what} of what the best peer does, so {most} is out of reach here"))
+    let context = format!("{}, {}", plural(procs, "proc"), measure.name);
+    let context = context.trim_end_matches(", ");
+    // Of servers with more threads it is no bound.
+    let whose = if procs > 1 { " of one thread" } else { "" };
+    (floor > most).then(|| {
+        format!("{context}: without a runtime (plain) it is {floor:.2} of the best peer's, so {most} is out of reach{whose}")
+    })
 }
 
 /// heist's, by the bound.

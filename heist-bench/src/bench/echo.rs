@@ -46,6 +46,7 @@ fn run(session: &mut Session) -> Table {
     comparison.floor = true;
     let mut table = comparison.run(session);
     table.note("CPU: of the server alone; the load comes from a process on the same CPUs");
+    table.note(plain::ABOUT);
     table
 }
 

@@ -59,6 +59,7 @@ fn compare(session: &mut Session, title: &str, depth: u64, time: Goal, p99: Opti
     comparison.floor = true;
     let mut table = comparison.run(session);
     table.note("wrk has a thread of its own, on the same CPUs");
+    table.note(plain::ABOUT);
     table
 }
 

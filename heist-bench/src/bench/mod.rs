@@ -101,7 +101,8 @@ pub(crate) enum Peer {
     Rayon,
     Threads,
     /// The least that must be done, without a scheduler: no peer, but what they cannot get
-    /// below on this machine. The recursion without forks, say.
+    /// below on this machine. The recursion without forks, say. A server has one thread,
+    /// though (`plain.rs`): with more procs it is a bound of its CPU time only.
     Plain,
     Go,
 }

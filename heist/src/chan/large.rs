@@ -27,11 +27,13 @@ const REST: usize = 16 << 10;
 /// What is captured is copied, too: messages by reference.
 #[inline(always)]
 pub(super) fn with_room<T, R>(moves: impl FnOnce() -> R) -> R {
-    if const { is_huge::<T>() } {
-        elsewhere(size_of::<T>().saturating_mul(COPIES).saturating_add(REST), moves)
-    } else {
-        moves()
-    }
+    if const { is_huge::<T>() } { with_room_for(size_of::<T>(), moves) } else { moves() }
+}
+
+/// The same, for messages of so many bytes.
+#[inline(always)]
+pub(super) fn with_room_for<R>(size: usize, moves: impl FnOnce() -> R) -> R {
+    elsewhere(size.saturating_mul(COPIES).saturating_add(REST), moves)
 }
 
 /// The caller's frame, and this one, have no more than the result.

@@ -76,7 +76,7 @@ impl<T> Sender<T> {
     /// the channel is disconnected. The message comes back where it was: one copy is all
     /// that is on the caller's stack.
     #[inline(always)]
-    fn send_huge(
+    pub(super) fn send_huge(
         &self,
         message: T,
         send: impl FnOnce(T) -> Result<(), SendTimeoutError<T>>,

@@ -150,6 +150,10 @@ mod tests {
         taken.dedup();
         assert_eq!(taken.len(), count, "each frame is given out once");
         let last = taken[count - 1];
+        // Unoptimised code goes further down than what a stack keeps.
+        // SAFETY: the test has it.
+        let stay = taken.iter().filter(|frame| unsafe { frame.as_ref() }.stays()).count();
+        assert!(stay == count || cfg!(debug_assertions));
         taken.into_iter().for_each(|frame| frames.put(frame));
         assert!(frames.len.get() <= CACHE);
         assert_eq!(frames.take().unwrap(), last, "the last one back is the first one out");
@@ -159,15 +163,11 @@ mod tests {
         // They are in the pool, where most of their pages go, and are frames still.
         stacks::trim_all();
         let again: Vec<_> = (0..count).map(|_| frames.take().unwrap()).collect();
-        assert!(
-            again.contains(&last)
-                && again.iter().all(|frame| {
-                    // SAFETY: the test has it.
-                    let started = unsafe { frame.as_ref() }.has_started();
-                    crate::sched::exec::run_nothing_on(*frame);
-                    started
-                })
-        );
+        assert!(again.contains(&last));
+        // SAFETY: as above.
+        let started = again.iter().filter(|frame| unsafe { frame.as_ref() }.has_started()).count();
+        assert_eq!(started, stay);
+        again.iter().for_each(|frame| crate::sched::exec::run_nothing_on(*frame));
         again.into_iter().for_each(|frame| frames.put(frame));
         frames.reset(Class::default_class());
     }

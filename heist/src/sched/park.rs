@@ -150,6 +150,11 @@ const POLLS: u32 = 64;
 ///
 /// Never unwinds, since callers may hold what they tried to hand over: a runtime
 /// that shuts down stops the goroutine at its next wait.
+///
+/// **Not in a `Debug` or `Display`**, nor [`safe_point`], nor anything that waits:
+/// `println!` formats while it holds the lock of stdout, which belongs to the thread and
+/// may be taken by it again. The goroutine might go on on another thread, and the next one
+/// on this thread would find the lock its own, and stdout in use.
 #[inline]
 pub(crate) fn poll_point() {
     let Some(m) = m::current() else { return };

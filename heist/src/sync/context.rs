@@ -155,7 +155,7 @@ impl Context {
             }
         });
         let timer = context.node.timer.get_or_init(|| timer);
-        if context.err().is_some() {
+        if context.ended().is_some() {
             timer.stop(); // the parent was faster
         }
         (context, cancel)
@@ -215,14 +215,20 @@ impl Context {
         &self.node.done
     }
 
-    /// Why it has ended; `None` if it has not.
+    /// Why it has ended; `None` if it has not. Every now and then a look in vain lets other
+    /// goroutines run.
     #[must_use]
     pub fn err(&self) -> Option<ContextError> {
-        let error = self.node.state.lock().ended.as_ref().map(|(error, _)| *error);
+        let error = self.ended();
         if error.is_none() {
             park::poll_point();
         }
         error
+    }
+
+    /// [`err`](Self::err) that lets nobody else run.
+    fn ended(&self) -> Option<ContextError> {
+        self.node.state.lock().ended.as_ref().map(|(error, _)| *error)
     }
 
     /// What was given as the cause of its end, or of its parent's; without that,
@@ -355,7 +361,7 @@ impl Drop for Node {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
-            .field("err", &self.err())
+            .field("err", &self.ended())
             .field("deadline", &self.deadline())
             .finish_non_exhaustive()
     }

@@ -198,11 +198,13 @@ impl<T: Default> Default for Mutex<T> {
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut d = f.debug_struct("Mutex");
-        match self.try_lock() {
-            Ok(guard) => d.field("data", &&*guard),
-            Err(TryLockError::Poisoned(guard)) => d.field("data", &&**guard.get_ref()),
-            Err(TryLockError::WouldBlock) => d.field("data", &"<locked>"),
-        };
+        // Not `try_lock`: who formats lets nobody else run (see `park::poll_point`).
+        if self.raw.try_lock_only() {
+            let guard = self.guard().unwrap_or_else(PoisonError::into_inner);
+            d.field("data", &&*guard);
+        } else {
+            d.field("data", &"<locked>");
+        }
         d.field("poisoned", &self.poison.get());
         d.finish_non_exhaustive()
     }

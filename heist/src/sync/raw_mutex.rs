@@ -59,11 +59,17 @@ impl RawMutex {
     #[inline]
     pub(super) fn try_lock(&self) -> bool {
         park::safe_point();
-        let taken = self.word.try_lock(Waiter::current().word()).is_ok();
+        let taken = self.try_lock_only();
         if !taken {
             park::poll_point();
         }
         taken
+    }
+
+    /// [`try_lock`](Self::try_lock) that lets nobody else run.
+    #[inline]
+    pub(super) fn try_lock_only(&self) -> bool {
+        self.word.try_lock(Waiter::current().word()).is_ok()
     }
 
     /// The caller has the mutex, and has come before somebody who was woken.

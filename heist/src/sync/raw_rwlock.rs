@@ -40,11 +40,17 @@ impl RawRwLock {
     #[inline]
     pub(super) fn try_enter(&self, kind: Kind) -> bool {
         park::safe_point();
-        let entered = self.word.try_enter(kind);
+        let entered = self.try_enter_only(kind);
         if !entered {
             park::poll_point();
         }
         entered
+    }
+
+    /// [`try_enter`](Self::try_enter) that lets nobody else run.
+    #[inline]
+    pub(super) fn try_enter_only(&self, kind: Kind) -> bool {
+        self.word.try_enter(kind)
     }
 
     #[inline(never)]

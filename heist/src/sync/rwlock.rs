@@ -192,11 +192,13 @@ impl<T: Default> Default for RwLock<T> {
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut d = f.debug_struct("RwLock");
-        match self.try_read() {
-            Ok(guard) => d.field("data", &&*guard),
-            Err(TryLockError::Poisoned(guard)) => d.field("data", &&**guard.get_ref()),
-            Err(TryLockError::WouldBlock) => d.field("data", &format_args!("<locked>")),
-        };
+        // Not `try_read`: who formats lets nobody else run (see `park::poll_point`).
+        if self.raw.try_enter_only(Kind::Reader) {
+            let guard = self.read_guard().unwrap_or_else(PoisonError::into_inner);
+            d.field("data", &&*guard);
+        } else {
+            d.field("data", &format_args!("<locked>"));
+        }
         d.field("poisoned", &self.poison.get());
         d.finish_non_exhaustive()
     }

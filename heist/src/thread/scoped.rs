@@ -181,7 +181,8 @@ impl<T> ScopedJoinHandle<'_, T> {
         }
     }
 
-    /// Whether the goroutine has ended, so that `join` does not wait.
+    /// Whether the goroutine has ended, so that `join` does not wait. Every now and then a
+    /// look in vain lets other goroutines run.
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
     }

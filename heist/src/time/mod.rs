@@ -70,3 +70,11 @@ fn sleep_until_clock(deadline: u64, site: &'static Location<'static>) {
         Slept::Expired | Slept::Woken => {}
     }
 }
+
+/// Not by a timer that is due in centuries: whoever looks for deadlocks sees that nothing
+/// ends it.
+fn sleep_for_ever(site: &'static Location<'static>) -> ! {
+    loop {
+        Waiter::current().sleep(WaitReason::Sleep, site);
+    }
+}

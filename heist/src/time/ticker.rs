@@ -42,11 +42,7 @@ impl Ticker {
     /// Waits for the next tick, and returns the moment that it was due.
     #[track_caller]
     pub fn tick(&mut self) -> Instant {
-        let Some(due) = self.next else {
-            loop {
-                super::sleep(Duration::MAX);
-            }
-        };
+        let Some(due) = self.next else { super::sleep_for_ever(Location::caller()) };
         super::sleep_until_clock(crate::prim::clock::at(due), Location::caller());
         let late = clock::instant().saturating_duration_since(due).as_nanos();
         let missed = u32::try_from(late / self.period.as_nanos()).unwrap_or(u32::MAX);

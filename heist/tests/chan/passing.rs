@@ -180,6 +180,19 @@ fn messages_of_a_quarter_of_a_stack() {
         while s.try_send([i; SIZE]).is_err() {}
     }
     #[inline(never)]
+    fn select_send(s: &Sender<Message>, i: u8) {
+        select! {
+            send(s, [i; SIZE]) -> sent => sent.unwrap(),
+            recv(chan::never::<Message>()) -> _ => unreachable!(),
+        }
+    }
+    #[inline(never)]
+    fn selected_send(s: &Sender<Message>, i: u8) {
+        let mut select = chan::Select::new();
+        select.send(s);
+        select.select().send(s, [i; SIZE]).unwrap();
+    }
+    #[inline(never)]
     fn recv(r: &Receiver<Message>) -> u8 {
         r.recv().unwrap()[SIZE - 1]
     }
@@ -192,6 +205,19 @@ fn messages_of_a_quarter_of_a_stack() {
         r.iter().next().unwrap()[SIZE - 1]
     }
     #[inline(never)]
+    fn select_recv(r: &Receiver<Message>) -> u8 {
+        select! {
+            recv(r) -> message => message.unwrap()[SIZE - 1],
+            recv(chan::never::<u8>()) -> _ => unreachable!(),
+        }
+    }
+    #[inline(never)]
+    fn selected_recv(r: &Receiver<Message>) -> u8 {
+        let mut select = chan::Select::new();
+        select.recv(r);
+        select.select().recv(r).unwrap()[SIZE - 1]
+    }
+    #[inline(never)]
     fn try_recv(r: &Receiver<Message>) -> u8 {
         loop {
             if let Some(message) = r.try_iter().next() {
@@ -202,14 +228,17 @@ fn messages_of_a_quarter_of_a_stack() {
     everywhere(|| {
         for (s, r) in [bounded(0), bounded(2), unbounded()] {
             let sender = go(move || {
-                for i in 0..12 {
-                    [send, send_timeout, try_send][usize::from(i % 3)](&s, i);
+                let ways = [send, send_timeout, select_send, selected_send, try_send];
+                for i in 0..60 {
+                    ways[usize::from(i) % ways.len()](&s, i);
                 }
             });
-            for i in 0..12 {
+            let ways = [next, recv, select_recv, recv_timeout, selected_recv, try_recv];
+            for i in 0..60 {
                 // Two that only try would not meet.
-                let how = [try_recv, next, recv, recv_timeout, try_recv, next][usize::from(i % 6)];
-                assert_eq!(how(&r), i);
+                let tries = i % 5 == 4 && i % 6 == 5;
+                let way = if tries { next } else { ways[usize::from(i) % ways.len()] };
+                assert_eq!(way(&r), i);
             }
             sender.join().unwrap();
         }

@@ -43,6 +43,13 @@ fn no_deadlock_is_reported_while_somebody_sleeps_for_ever() {
 }
 
 #[test]
+fn a_deadlock_is_reported_if_a_stopped_ticker_is_all_that_is_waited_for() {
+    let ended = finish(example("deadlock").arg("stopped"), PATIENCE);
+    ended.assert_exit(2);
+    ended.assert_says(&[DEADLOCK, "[sleep]:", "deadlock.rs:"]);
+}
+
+#[test]
 fn no_deadlock_is_reported_while_a_plain_thread_could_wake_somebody() {
     let ended = finish(example("deadlock").arg("rescued"), PATIENCE);
     ended.assert_exit(0);

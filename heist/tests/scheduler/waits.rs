@@ -100,6 +100,8 @@ fn in_sync_and_time() -> Vec<Wait> {
     let hold = move |i: usize| own[i].lock().unwrap();
     let (background, cancel) = heist::sync::Context::background().with_timeout(HOUR);
     kept(cancel);
+    let mut stopped = time::Ticker::new(HOUR);
+    stopped.stop();
     vec![
         waits("sync.Mutex.Lock", || mutex.lock()),
         waits("sync.RWMutex.RLock", || written.read()),
@@ -121,6 +123,7 @@ fn in_sync_and_time() -> Vec<Wait> {
         waits("sleep", || thread::sleep(HOUR)),
         waits("sleep", || time::Ticker::new(HOUR).tick()),
         waits("sleep", || time::Ticker::new(HOUR).next()),
+        waits("sleep", move || stopped.tick()),
         waits("join", || time::timeout(HOUR, || thread::park())),
         waits("park", || thread::park()),
         waits("park", || thread::park_timeout(HOUR)),

@@ -2,6 +2,9 @@
 
 use super::*;
 use heist::sync::mpsc;
+use std::fmt::Debug;
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// On one P, each that looks in vain lets others run after a few looks, and not only when
 /// its time slice is over: counted in looks.
@@ -46,6 +49,55 @@ fn those_who_look_let_others_run() {
                 drop(held);
             });
             sleeper.thread().unpark();
+        });
+    });
+}
+
+/// Not so those who only format: `println!` does that with a lock which belongs to the
+/// thread. On one P that nobody may take away, another goroutine counts its turns.
+#[test]
+fn who_formats_lets_nobody_run() {
+    watched(|| {
+        runtime(1).run(|| {
+            let (mutex, written) = (Mutex::new(1), RwLock::new(2));
+            let (read, free) = (RwLock::new(3), Mutex::new(4));
+            let held = (mutex.lock().unwrap(), written.write().unwrap(), read.read().unwrap());
+            let (context, _cancel) = Context::background().with_timeout(HOUR);
+            let (once, lazy) = (OnceLock::<u8>::new(), LazyLock::new(|| 5));
+            let (permits, group, condvar) = (Semaphore::new(0), WaitGroup::new(), Condvar::new());
+            let (barrier, run_once) = (Barrier::new(2), Once::new());
+            let (sender, receiver) = heist::chan::bounded::<u8>(0);
+            let sleeper = heist::go(|| thread::park());
+            let (timer, ticker) =
+                (heist::time::Timer::after(HOUR, || ()), heist::time::Ticker::new(HOUR));
+            let formatted: [&dyn Debug; 17] = [
+                &mutex, &written, &read, &free, &context, &once, &lazy, &permits, &group, &condvar,
+                &barrier, &run_once, &sender, &receiver, &sleeper, &timer, &ticker,
+            ];
+            let (stop, turns) = (AtomicBool::new(false), AtomicUsize::new(0));
+            thread::scope(|s| {
+                s.spawn(|| {
+                    while !stop.load(Ordering::SeqCst) {
+                        turns.fetch_add(1, Ordering::SeqCst);
+                        thread::yield_now();
+                    }
+                });
+                while turns.load(Ordering::SeqCst) == 0 {
+                    thread::yield_now();
+                }
+                for value in formatted {
+                    heist::no_preempt(|| {
+                        let before = turns.load(Ordering::SeqCst);
+                        let lengths = (0..1000).map(|_| format!("{value:?}").len());
+                        assert!(lengths.min().is_some_and(|length| length > 0));
+                        assert_eq!(turns.load(Ordering::SeqCst), before, "in between: {value:?}");
+                    });
+                }
+                stop.store(true, Ordering::SeqCst);
+            });
+            assert!(timer.stop());
+            sleeper.thread().unpark();
+            drop(held);
         });
     });
 }

@@ -91,8 +91,11 @@ fn what_could_not_be_stopped_is_called() {
                     let in_time =
                         if early { millis(60_000) } else { Duration::from_micros(i % 60) };
                     let timer = Timer::after(in_time, move || sender.send(i).unwrap());
-                    if i % 3 == 0 {
-                        thread::yield_now();
+                    match i % 9 {
+                        // Its time comes first.
+                        0 if !early => until(|| !timer.is_set()),
+                        0 | 3 | 6 => thread::yield_now(),
+                        _ => {}
                     }
                     let stopped = timer.stop();
                     // Then nobody is left who could send.
@@ -265,13 +268,16 @@ fn a_ticker_ticks_and_forgets_what_was_missed() {
 fn a_ticker_that_was_stopped_does_not_tick_before_it_is_reset() {
     everywhere(|| {
         let mut ticker = time::Ticker::new(millis(1));
-        time::sleep(millis(3));
+        time::sleep(millis(3)); // a tick is due
+        ticker.stop();
+        assert!(time::timeout(millis(6), move || ticker.tick()).is_err());
+
+        let mut ticker = time::Ticker::new(millis(1));
         ticker.stop();
         let begin = Instant::now();
         ticker.reset(millis(4));
         assert!(ticker.tick() >= begin + millis(4));
-        time::sleep(millis(5));
-        ticker.stop();
+        ticker.stop(); // none is due
         assert!(time::timeout(millis(6), move || ticker.tick()).is_err());
     });
 }

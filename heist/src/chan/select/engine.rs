@@ -17,6 +17,7 @@
 
 use super::super::channel::{Place, Site, Who};
 use super::super::error::{RecvError, SendError};
+use super::super::large::{is_huge, with_room_for};
 use super::super::protocol::queue::{Chain, Claimed, Outcome};
 use super::super::protocol::state::Room;
 use super::super::receiver::Receiver;
@@ -50,6 +51,8 @@ pub struct Case<'a> {
     sends: bool,
     /// What it receives needs memory of its own.
     large: bool,
+    /// And more of a stack than there may be.
+    huge: bool,
 }
 
 // SAFETY: the handles are `Sync`, if they are anybody else's.
@@ -61,14 +64,16 @@ impl<'a> Case<'a> {
     /// Sends.
     #[inline]
     pub fn send<T>(sender: &'a Sender<T>, index: usize) -> Self {
-        Case { operation: sender, latch: sender.latch(), index, sends: true, large: false }
+        let (operation, latch) = (sender as &dyn Operation, sender.latch());
+        Case { operation, latch, index, sends: true, large: false, huge: false }
     }
 
     /// Receives.
     #[inline]
     pub fn recv<T>(receiver: &'a Receiver<T>, index: usize) -> Self {
         let large = const { Landing::is_large(std::alloc::Layout::new::<T>()) };
-        Case { operation: receiver, latch: receiver.latch(), index, sends: false, large }
+        let huge = const { is_huge::<T>() };
+        Case { operation: receiver, latch: receiver.latch(), index, sends: false, large, huge }
     }
 
     pub(super) fn index(&self) -> usize {
@@ -186,7 +191,12 @@ pub(super) fn select<'a>(
             continue;
         }
         order.shuffle(cases);
-        match wait(cases, until, landing, site) {
+        let waited = if cases.iter().any(|case| case.huge) {
+            wait_elsewhere(cases, until, landing, site)
+        } else {
+            wait(cases, until, landing, site)
+        };
+        match waited {
             Waited::Selected(chosen) => return Some(chosen),
             Waited::Over => return None,
             Waited::Again => {}
@@ -199,6 +209,20 @@ enum Waited<'a> {
     Selected(Chosen<'a>),
     Over,
     Again,
+}
+
+/// [`wait`] on a stack with room for whichever message comes. With latches it would be
+/// too late to make one.
+#[cold]
+#[inline(never)]
+fn wait_elsewhere<'a>(
+    cases: &[Case<'a>],
+    until: Until,
+    landing: &mut Landing,
+    site: Site,
+) -> Waited<'a> {
+    let sizes = cases.iter().map(|case| case.operation.layout().size());
+    with_room_for(sizes.max().unwrap_or(0), || wait(cases, until, landing, site))
 }
 
 /// Steps 2 to 4.

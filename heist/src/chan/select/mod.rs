@@ -6,8 +6,10 @@ mod operation;
 
 use super::channel::Site;
 use super::error::{
-    ReadyTimeoutError, RecvError, SelectTimeoutError, SendError, TryReadyError, TrySelectError,
+    ReadyTimeoutError, RecvError, SelectTimeoutError, SendError, SendTimeoutError, TryReadyError,
+    TrySelectError,
 };
+use super::large::is_huge;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::until::Until;
@@ -488,10 +490,30 @@ fn complete_send<T>(
 ) -> Result<(), SendError<T>> {
     let is_of = chosen.as_ref().is_some_and(|chosen| chosen.is_of(sender));
     assert!(is_of, "passed a sender that wasn't selected");
+    if const { is_huge::<T>() } {
+        return complete_send_huge(chosen, sender, message);
+    }
     match chosen.take() {
         Some(chosen) => chosen.send(sender, message),
         None => unreachable!("asserted above"),
     }
+}
+
+/// Out of line: see `large.rs`. If there is no stack with room for it, the operation is
+/// still to be given up.
+#[inline(never)]
+fn complete_send_huge<T>(
+    chosen: &mut Option<Chosen<'_>>,
+    sender: &Sender<T>,
+    message: T,
+) -> Result<(), SendError<T>> {
+    let send = |message| match chosen.take() {
+        Some(chosen) => {
+            chosen.send(sender, message).map_err(|error| SendTimeoutError::Disconnected(error.0))
+        }
+        None => unreachable!("the caller has asserted it"),
+    };
+    sender.send_huge(message, send).map_err(|(_, message)| SendError(message))
 }
 
 #[inline]

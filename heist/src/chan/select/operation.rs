@@ -1,6 +1,7 @@
 //! What a select can do with a channel, whatever its messages are.
 
 use super::super::channel::{Channel, Place, Site, Who, promised_into};
+use super::super::large::with_room;
 use super::super::protocol::queue::{Chain, Claimed};
 use super::super::protocol::state::{self, Room, Side, Take};
 use super::super::receiver::{Receiver, Source};
@@ -255,8 +256,38 @@ unsafe impl<T> Operation for Receiver<T> {
         }
     }
 
-    /// As `attempt` and `finish`, with less in between.
     unsafe fn try_alone(&self, slot: *mut (), site: Site) -> Option<Token> {
+        // SAFETY: the caller's promise.
+        with_room::<T, _>(|| unsafe { self.take_alone(slot, site) })
+    }
+
+    unsafe fn is_ready(&self) -> bool {
+        match &self.source {
+            Source::Channel(channel) => {
+                // SAFETY: the caller has it.
+                unsafe { channel.state.get() }.is_ready(Side::Receiver)
+            }
+            Source::Timer(timer) => timer.is_ready(),
+            Source::Nowhere(_) => false,
+        }
+    }
+
+    unsafe fn abandon(&self, token: Token, slot: *mut ()) {
+        if let Token::Message = token {
+            // SAFETY: the message is there.
+            unsafe { slot.cast::<T>().drop_in_place() };
+        }
+    }
+}
+
+impl<T> Receiver<T> {
+    /// As `attempt` and `finish`, with less in between.
+    ///
+    /// # Safety
+    ///
+    /// As [`Operation::try_alone`].
+    #[inline(always)]
+    unsafe fn take_alone(&self, slot: *mut (), site: Site) -> Option<Token> {
         let Source::Channel(channel) = &self.source else {
             // SAFETY: there is no latch; the slot is the caller's promise.
             return unsafe { self.finish(self.attempt(slot), slot, site) };
@@ -284,23 +315,5 @@ unsafe impl<T> Operation for Receiver<T> {
         // SAFETY: as above.
         unsafe { slot.cast::<T>().write(message) };
         Some(Token::Message)
-    }
-
-    unsafe fn is_ready(&self) -> bool {
-        match &self.source {
-            Source::Channel(channel) => {
-                // SAFETY: the caller has it.
-                unsafe { channel.state.get() }.is_ready(Side::Receiver)
-            }
-            Source::Timer(timer) => timer.is_ready(),
-            Source::Nowhere(_) => false,
-        }
-    }
-
-    unsafe fn abandon(&self, token: Token, slot: *mut ()) {
-        if let Token::Message = token {
-            // SAFETY: the message is there.
-            unsafe { slot.cast::<T>().drop_in_place() };
-        }
     }
 }
