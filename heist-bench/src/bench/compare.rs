@@ -286,13 +286,14 @@ fn floor_note(procs: usize, measure: &Measure, lines: &[Line]) -> Option<String>
         .filter_map(median)
         .min_by(f64::total_cmp)?;
     let floor = of(Peer::Plain)? / best;
-    let context = format!("{}, {}", plural(procs, "proc"), measure.name);
-    let context = context.trim_end_matches(", ");
+    if floor <= most {
+        return None;
+    }
+    let name = if measure.name.is_empty() { "" } else { ", " }.to_owned() + measure.name;
+    let what = format!("{}{name}: plain takes {floor:.2}", plural(procs, "proc"));
     // Of servers with more threads it is no bound.
-    let whose = if procs > 1 { " of one thread" } else { "" };
-    (floor > most).then(|| {
-        format!("{context}: without a runtime (plain) it is {floor:.2} of the best peer's, so {most} is out of reach{whose}")
-    })
+    let whose = if procs > 1 { "of one thread" } else { "here" };
+    Some(format!("{what} of what the best peer does, so {most} is out of reach {whose}"))
 }
 
 /// heist's, by the bound.
@@ -363,7 +364,8 @@ mod tests {
         };
         assert_eq!(note(2, 9.0), None);
         assert!(note(2, 9.5).is_some_and(|text| text.contains("2 procs, ns: plain takes 0.95")));
-        assert!(note(1, 6.0).is_some_and(|text| text.contains("so 0.5 is out of reach")));
+        assert!(note(2, 9.5).is_some_and(|text| text.ends_with("out of reach of one thread")));
+        assert!(note(1, 6.0).is_some_and(|text| text.ends_with("so 0.5 is out of reach here")));
         assert_eq!(floor_note(2, &measure, &others), None, "nothing is known");
     }
 }
