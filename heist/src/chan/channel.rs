@@ -346,12 +346,13 @@ impl<T> Channel<T> {
         match room {
             Room::Partner(receiver) => receiver.end(Outcome::Retry),
             Room::Disconnected => {}
-            Room::Reserved => {
+            // The message of another sender may come into that place.
+            Room::Reserved => super::large::with_room::<T, _>(|| {
                 let mut state = self.state.lock();
                 let wakes = state.fill(None);
                 drop(state);
                 wakes.wake();
-            }
+            }),
         }
     }
 

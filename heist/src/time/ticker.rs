@@ -24,6 +24,7 @@ use std::panic::Location;
 pub struct Ticker {
     /// `None`: later than the clock can tell, or not at all.
     next: Option<Instant>,
+    stopped: bool,
     period: Duration,
 }
 
@@ -36,13 +37,13 @@ impl Ticker {
     #[track_caller]
     pub fn new(period: Duration) -> Ticker {
         assert!(!period.is_zero(), "a Ticker needs a period longer than zero");
-        Ticker { next: clock::instant().checked_add(period), period }
+        Ticker { next: clock::instant().checked_add(period), stopped: false, period }
     }
 
     /// Waits for the next tick, and returns the moment that it was due.
     #[track_caller]
     pub fn tick(&mut self) -> Instant {
-        let Some(due) = self.next else { super::sleep_for_ever(Location::caller()) };
+        let Some(due) = self.next else { self.wait_for_ever(Location::caller()) };
         super::sleep_until_clock(crate::prim::clock::at(due), Location::caller());
         let late = clock::instant().saturating_duration_since(due).as_nanos();
         let missed = u32::try_from(late / self.period.as_nanos()).unwrap_or(u32::MAX);
@@ -84,7 +85,17 @@ impl Ticker {
     /// assert!(time::timeout(Duration::from_millis(5), move || ticker.tick()).is_err());
     /// ```
     pub fn stop(&mut self) {
-        self.next = None;
+        (self.next, self.stopped) = (None, true);
+    }
+
+    /// A tick in centuries is waited for like any other, and is no deadlock.
+    fn wait_for_ever(&self, place: &'static Location<'static>) -> ! {
+        if self.stopped {
+            super::sleep_for_ever(place);
+        }
+        loop {
+            super::sleep_until_clock(u64::MAX, place);
+        }
     }
 
     /// The time from tick to tick.

@@ -92,6 +92,9 @@ impl<T> Later<T> {
     }
 
     fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        if self.len == 0 {
+            return;
+        }
         for (at, entries) in self.buckets.iter_mut().enumerate() {
             entries.retain(|entry| keep(&entry.item));
             if entries.is_empty() {

@@ -96,7 +96,7 @@ impl<T: Copy> Timers<T> {
         let Some(last) = self.heap.lock().last_of_more_due::<CROWD>(all) else { return false };
         // Some are due all at once: no longer than until the last of them. Of others, more
         // come.
-        let until = if last - next < CROWD_WAIT / 8 { last } else { all };
+        let until = if last.saturating_sub(next) < CROWD_WAIT / 8 { last } else { all };
         self.gathers.store(until, Ordering::Relaxed);
         until > now
     }
