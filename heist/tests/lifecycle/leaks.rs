@@ -132,7 +132,8 @@ fn thousands_of_runtimes_leave_no_thread_mapping_or_memory_behind() {
         let after = footprint();
         let [threads, mappings, resident, allocated] = [0, 1, 2, 3].map(|i| after[i] - before[i]);
         let text = format!("after {RUNTIMES} runtimes: {before:?} became {after:?}");
-        assert_eq!(threads, 0, "{text}");
+        // One that was there a moment longer may have been counted before.
+        assert!(threads <= 0, "{text}");
         assert!(mappings < 50, "{text}");
         assert!(resident < 8 << 20, "{text}");
         // A few vectors may have grown.
@@ -191,10 +192,14 @@ fn an_idle_runtime_does_not_compute() {
             runtime
                 .run(|| thread::scope(|s| (0..100).for_each(|_| drop(s.spawn(thread::yield_now)))));
             std::thread::sleep(Duration::from_millis(20));
-            let before = cpu();
-            std::thread::sleep(Duration::from_millis(300));
-            let used = cpu() - before;
-            assert!(used < Duration::from_millis(150), "{used:?} in 300 ms, kept for {keep:?}");
+            // More than once: what a stalled machine takes counts as well, and passes.
+            let mut used = (0..5).map(|_| {
+                let before = cpu();
+                std::thread::sleep(Duration::from_millis(300));
+                cpu() - before
+            });
+            let idles = used.any(|used| used < Duration::from_millis(100));
+            assert!(idles, "it computes all the time, kept for {keep:?}");
         }
     });
 }
