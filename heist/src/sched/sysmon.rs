@@ -130,8 +130,8 @@ impl Sysmon {
         }
     }
 
-    /// A timer was set that is due then, on a P with others to run, which may compute. The
-    /// caller has published it and made a fence.
+    /// A timer was set that is due then, on a P with others to run, which may compute, or
+    /// while this one looks rarely. The caller has published it and made a fence.
     #[inline]
     pub(crate) fn notice_timer(&self, when: u64) {
         // Relaxed: the fences here and in `Watch::sleep` see to it that it has seen the
