@@ -8,10 +8,11 @@
 //! cargo run --release -p heist-examples --bin chat -- 127.0.0.1:9001
 //! ```
 
-use heist::chan::{self, Sender};
+use heist::chan::{self, Receiver, Sender};
 use heist::io::{self, Read, Write};
 use heist::net::TcpStream;
 use heist::sync::Mutex;
+use heist::thread::JoinHandle;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tungstenite::protocol::Role;
@@ -41,10 +42,26 @@ fn serve(stream: TcpStream, room: &Room) -> io::Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
 
-    let accepted = tungstenite::accept(stream.try_clone()?).map_err(io::Error::other)?;
-    drop(accepted); // the handshake is done; both sides of it are ours
+    // In the room before the handshake is answered: whoever has the answer hears all that
+    // is said from then on. It waits in the channel until there is a writer.
     let (sender, receiver) = chan::bounded(BEHIND);
     room.lock().unwrap().push((number, sender.clone()));
+    let talked = talk(stream, room, number, sender, receiver);
+    room.lock().unwrap().retain(|(other, _)| *other != number);
+    talked?.join().unwrap_or(Ok(()))
+}
+
+/// Reads until the other side closes. The writer ends when the room has let go of its
+/// channel, too.
+fn talk(
+    stream: TcpStream,
+    room: &Room,
+    number: u64,
+    sender: Sender<Out>,
+    receiver: Receiver<Out>,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    let accepted = tungstenite::accept(stream.try_clone()?).map_err(io::Error::other)?;
+    drop(accepted); // the handshake is done; both sides of it are ours
 
     let writing = stream.try_clone()?;
     let writer = heist::go(move || {
@@ -57,7 +74,7 @@ fn serve(stream: TcpStream, room: &Room) -> io::Result<()> {
                 Out::Frames(bytes) => socket.get_mut().write_all(&bytes)?,
             }
         }
-        io::Result::Ok(())
+        Ok(())
     });
 
     let mut socket = WebSocket::from_raw_socket(Reader { stream, sender }, Role::Server, None);
@@ -69,9 +86,7 @@ fn serve(stream: TcpStream, room: &Room) -> io::Result<()> {
             room.lock().unwrap().retain(|(_, out)| heard(out));
         }
     }
-    room.lock().unwrap().retain(|(other, _)| *other != number);
-    drop(socket);
-    writer.join().unwrap_or(Ok(()))
+    Ok(writer)
 }
 
 /// A stream that is read from; what is written to it goes through the writer, since
