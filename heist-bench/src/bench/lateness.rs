@@ -4,6 +4,7 @@
 use super::compare::{Comparison, Goal};
 use super::{Benchmark, Peer, Problem, Round, now, on_threads};
 use crate::session::Session;
+use crate::system;
 use crate::table::Table;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,6 +21,12 @@ pub(super) const BENCHMARK_WORK: Benchmark = Benchmark {
     name: "lateness_work",
     about: "what those who compute get done meanwhile",
     run: run_work,
+};
+
+pub(super) const BENCHMARK_SHARE: Benchmark = Benchmark {
+    name: "lateness_share",
+    about: "how much of the CPUs those who compute have meanwhile",
+    run: run_share,
 };
 
 pub(super) const PROBLEM: Problem = Problem {
@@ -42,7 +49,20 @@ pub(super) const PROBLEM_WORK: Problem = Problem {
     go: true,
 };
 
+/// Without Go: its goroutines go from thread to thread while they compute, so that
+/// nobody knows how long they have run.
+pub(super) const PROBLEM_SHARE: Problem = Problem {
+    name: "lateness_share",
+    warm_up: true,
+    peers: &[
+        (Peer::Heist, |procs, n| heist(procs, n, |sleeper| vec![sleeper.share])),
+        (Peer::Threads, |procs, n| threads(procs, n, |sleeper| vec![sleeper.share])),
+    ],
+    go: false,
+};
+
 const SLEEP: Duration = Duration::from_millis(1);
+const MILLION: f64 = 1e6;
 
 fn run_lateness(session: &mut Session) -> Table {
     let rounds = session.rounds(6, 3);
@@ -56,10 +76,20 @@ fn run_lateness(session: &mut Session) -> Table {
 }
 
 fn run_work(session: &mut Session) -> Table {
-    let rounds = session.rounds(6, 3);
+    // Those who share the machine slow some rounds down to a third.
+    let rounds = session.rounds(24, 3);
     let title = "lateness_work: ns of all workers' time for a step of those who compute meanwhile";
     let goal = Goal::Of(Peer::Threads, 1.05);
     Comparison::new(title, &PROBLEM_WORK, 200, rounds, 1000.0, goal).run(session)
+}
+
+fn run_share(session: &mut Session) -> Table {
+    let rounds = session.rounds(12, 3);
+    let title = "lateness_share: all workers' time, by the CPU time of those who compute meanwhile";
+    let goal = Goal::Of(Peer::Threads, 1.05);
+    let mut table = Comparison::new(title, &PROBLEM_SHARE, 200, rounds, MILLION, goal).run(session);
+    table.note("steps, but for how fast the machine was at that moment");
+    table
 }
 
 /// What a round of sleeping has shown.
@@ -67,6 +97,8 @@ struct Sleeper {
     lateness: Vec<u64>,
     /// The time of all workers for 1,000 steps of those who computed.
     step: u64,
+    /// That time, in millionths of the CPU time that those had.
+    share: u64,
 }
 
 /// Those who compute, as seen by the sleeper.
@@ -74,10 +106,13 @@ struct Sleeper {
 struct Hogs {
     stop: Arc<AtomicBool>,
     steps: Arc<AtomicU64>,
+    /// Nanoseconds on a CPU. Who computes stays on the thread, also in heist.
+    cpu: Arc<AtomicU64>,
 }
 
 impl Hogs {
     fn compute(&self) {
+        let begin = system::thread_cpu_time();
         let (mut x, mut steps) = (1u64, 0);
         while !self.stop.load(Ordering::Relaxed) {
             for _ in 0..1000 {
@@ -86,6 +121,8 @@ impl Hogs {
             steps += 1000;
         }
         self.steps.fetch_add(steps, Ordering::Relaxed);
+        let had = (system::thread_cpu_time() - begin).as_nanos() as u64;
+        self.cpu.fetch_add(had, Ordering::Relaxed);
     }
 
     /// Sleeps `n` times while they compute, and has them stop; `join` waits for that.
@@ -101,8 +138,10 @@ impl Hogs {
         self.stop.store(true, Ordering::Relaxed);
         let took = now() - begin;
         join();
-        let steps = self.steps.load(Ordering::Relaxed).max(1);
-        Sleeper { lateness, step: (took as f64 * procs as f64 * 1000.0 / steps as f64) as u64 }
+        let time = took as f64 * procs as f64;
+        let by = |what: &AtomicU64| time / what.load(Ordering::Relaxed).max(1) as f64;
+        let (step, share) = (by(&self.steps) * 1000.0, by(&self.cpu) * MILLION);
+        Sleeper { lateness, step: step as u64, share: share as u64 }
     }
 }
 
