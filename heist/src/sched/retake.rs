@@ -1,7 +1,8 @@
 //! Taking Ps from goroutines that do not come back to the runtime.
 //!
 //! sysmon looks at each P that has run the same goroutine since its last look (or, if its
-//! last goroutine blocked its thread, any: such come in numbers):
+//! last goroutine blocked its thread, any: such come in numbers). If it looks rarely, it looks
+//! again soon at one that blocks: otherwise it would see none of many short calls twice.
 //!
 //! | its thread | loses its P |
 //! |---|---|
@@ -34,6 +35,10 @@ const UNNEEDED: u64 = 10_000_000;
 /// How long a call that nobody declared may block a thread when there is no other to
 /// take its P. Then it is an error, like a declared one (`wake::run_p`).
 const LAST_THREAD: u64 = 1_000_000_000;
+
+/// How soon it looks again at a P whose thread blocks: at the second look it loses the P.
+/// Calls that are shorter as a rule are not worth one.
+const GLANCE: u64 = 50_000;
 
 /// What is left of a slice when a timer of the P is due soon. The
 /// goroutine goes on without the P, so that this costs it little: its thread and the
@@ -99,6 +104,8 @@ pub(crate) struct Retaker {
     sched: &'static Sched,
     seen: Vec<Seen>,
     freezer: Freezer,
+    /// When it last looked.
+    last: u64,
     /// How often somebody had waited too long at a latch, at the last look.
     stuck: u32,
     /// When a frozen one was last let go because something stood still.
@@ -141,6 +148,7 @@ impl Retaker {
             sched,
             seen: Vec::new(),
             freezer,
+            last: 0,
             stuck,
             released: 0,
             release_wait: RELEASE_FIRST,
@@ -169,12 +177,14 @@ impl Retaker {
         if self.sched.evicted.swap(false, Ordering::SeqCst) {
             self.freezer.watch_evicted(now);
         }
+        self.last = now;
         looked.acted |= self.freezer.look(now);
         looked.next = [looked.next, self.freezer.next()].into_iter().flatten().min();
         looked
     }
 
     fn look_at(&mut self, i: usize, p: &'static P, now: u64, looked: &mut Looked) {
+        let since_last = now - self.last;
         let seen = &mut self.seen[i];
         let (m, steps) = (p.m(), p.steps());
         let same_m = m.map(ptr::from_ref) == seen.m.map(ptr::from_ref);
@@ -193,11 +203,10 @@ impl Retaker {
             // Read at once if it will be wanted: the next look knows then.
             let cpu = m.filter(|_| needed).and_then(|m| m.os_thread().cpu_time());
             let again = std::mem::take(&mut seen.again) && needed;
-            let brisk = if same_m && run_between(seen.steps, steps) >= BRISK {
-                seen.brisk.saturating_add(1)
-            } else {
-                0
-            };
+            let ran = run_between(seen.steps, steps);
+            let brisk = if same_m && ran >= BRISK { seen.brisk.saturating_add(1) } else { 0 };
+            // As long as a call that is worth a P, on the average; and it looks rarely.
+            let take_long = u64::from(ran) * GLANCE < since_last && since_last > 2 * GLANCE;
             *seen = Seen { m, steps, since: now, began: cpu, cpu, brisk, ..Seen::default() };
             // Those of a crowd are not looked out for one by one.
             if crowded && m.is_some() && !p.timers.is_crowded(now) {
@@ -205,12 +214,14 @@ impl Retaker {
                 let pause = URGENT << (brisk / BRISK_LOOKS).min(BRISK_MOST);
                 looked.again_at(timers::ahead_of_next(p).max(now + pause));
             }
-            // Many that block come one after the other: no second look at each.
-            if let Some(m) = m.filter(|m| again && !m.lease.inside())
-                && m.os_thread().is_blocked()
-                && self.has_thread()
-            {
-                looked.acted |= self.retake(m, p, steps, now, Thread::Blocks);
+            let Some(m) = m.filter(|m| !m.lease.inside()) else { return };
+            if again {
+                // Many that block come one after the other: no second look at each.
+                if m.os_thread().is_blocked() && self.has_thread() {
+                    looked.acted |= self.retake(m, p, steps, now, Thread::Blocks);
+                }
+            } else if needed && take_long && (m.lease.in_call() || m.os_thread().is_blocked()) {
+                looked.again_at(now + GLANCE);
             }
             return;
         };

@@ -5,7 +5,7 @@ use heist::sync::atomic::{AtomicUsize, Ordering};
 use heist::{Builder, blocking, chan, go, runtime, syscall, time};
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// So many goroutines on few Ps that all of them wait for all of them, each with its
 /// thread: that ends only if every one gets a thread of its own.
@@ -73,41 +73,67 @@ fn a_read_from_an_empty_pipe_that_nobody_declared() {
     watched(|| Builder::new().max_procs(1).build().unwrap().run(run));
 }
 
+/// Eight in calls of 10 to 1,000 µs: whether more than two Ps' worth were ever in one.
+fn eight_in_short_calls(call: fn(&dyn Fn())) -> bool {
+    let inside = Arc::new(AtomicUsize::new(0));
+    let peak = Arc::new(AtomicUsize::new(0));
+    let all: Vec<_> = (0..8)
+        .map(|i| {
+            let (inside, peak) = (inside.clone(), peak.clone());
+            go(move || {
+                for round in 0..1_000 {
+                    if round >= 20 && peak.load(Ordering::SeqCst) > 2 {
+                        break;
+                    }
+                    // A new slice: nobody loses its P because the old one is over.
+                    heist::thread::yield_now();
+                    let micros = 10 + (i * 131 + round * 97) % 990;
+                    call(&|| {
+                        let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                        peak.fetch_max(now, Ordering::SeqCst);
+                        std::thread::sleep(Duration::from_micros(micros));
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    });
+                }
+            })
+        })
+        .collect();
+    all.into_iter().for_each(|g| g.join().unwrap());
+    peak.load(Ordering::SeqCst) > 2 && runtime::stats().retakes > 0
+}
+
+const DECLARED_OR_NOT: [fn(&dyn Fn()); 2] = [|f| syscall(f), |f| f()];
+
 /// They lose their Ps there: otherwise no more than two would ever be in a call.
 #[test]
 fn eight_in_short_calls_on_two_ps() {
-    for call in [|f: &dyn Fn()| syscall(f), |f: &dyn Fn()| f()] {
-        let run = || {
-            let inside = Arc::new(AtomicUsize::new(0));
-            let peak = Arc::new(AtomicUsize::new(0));
-            let all: Vec<_> = (0..8)
-                .map(|i| {
-                    let (inside, peak) = (inside.clone(), peak.clone());
-                    go(move || {
-                        for round in 0..1_000 {
-                            if round >= 20 && peak.load(Ordering::SeqCst) > 2 {
-                                break;
-                            }
-                            // A new slice: nobody loses its P because the old one is over.
-                            heist::thread::yield_now();
-                            let micros = 10 + (i * 131 + round * 97) % 990;
-                            call(&|| {
-                                let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
-                                peak.fetch_max(now, Ordering::SeqCst);
-                                std::thread::sleep(Duration::from_micros(micros));
-                                inside.fetch_sub(1, Ordering::SeqCst);
-                            });
-                        }
-                    })
-                })
-                .collect();
-            all.into_iter().for_each(|g| g.join().unwrap());
-            peak.load(Ordering::SeqCst) > 2 && runtime::stats().retakes > 0
+    for call in DECLARED_OR_NOT {
+        let runtime = Builder::new().max_procs(2).build().unwrap();
+        watched(|| assert!(runtime.run(move || eight_in_short_calls(call))));
+    }
+}
+
+/// Also if sysmon has had nothing to do for so long that it looks every 10 ms, when none of
+/// the calls that it saw the last time lasts any more.
+#[test]
+fn short_calls_after_a_time_without_any() {
+    let without_any = || {
+        let end = Instant::now() + Duration::from_millis(200);
+        let busy = move || {
+            while Instant::now() < end {
+                heist::thread::yield_now();
+            }
         };
-        // In one of a few runtimes: if the machine is busy elsewhere while sysmon is new, it
-        // sees none of these calls twice, and then looks more rarely than they end.
-        let mut found = (0..5).map(|_| Builder::new().max_procs(2).build().unwrap().run(run));
-        watched(|| assert!(found.any(|found| found)));
+        let all: Vec<_> = (0..4).map(|_| go(busy)).collect();
+        all.into_iter().for_each(|g| g.join().unwrap());
+    };
+    for call in DECLARED_OR_NOT {
+        let runtime = Builder::new().max_procs(2).build().unwrap();
+        let run = move || {
+            without_any();
+            eight_in_short_calls(call)
+        };
+        watched(|| assert!(runtime.run(run)));
     }
 }
 
