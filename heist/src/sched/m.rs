@@ -442,7 +442,7 @@ impl Drop for Inside {
 }
 
 /// Counts the threads of heist in this process: what is left are others, which
-/// could wake a goroutine (see `sysmon::check_dead`).
+/// could wake a goroutine (see `deadlock`).
 pub(crate) struct HeistThread;
 
 static HEIST_THREADS: crate::prim::atomic::AtomicUsize = crate::prim::atomic::AtomicUsize::new(0);

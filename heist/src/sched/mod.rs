@@ -6,7 +6,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `g`, `g_pool`, `task`, `storage`, `frames`, `names`, `local` | a goroutine: its block, its memory, its closure and result, room for those, its stack, its name, its values |
-//! | `p`, `m`, `schedt` | the right to run; a thread; what all share |
+//! | `p`, `m`, `schedt`, `shared`, `global` | the right to run; a thread; what all share; what its lock protects; the global queue |
 //! | `find`, `steal`, `steal_order`, `near`, `mask` | which goroutine is next; whose, of those that have some |
 //! | `exec`, `heir`, `park`, `in_place`, `locked` | running one; the next one on its stack; leaving and coming back; waiting with the thread; keeping it |
 //! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
@@ -17,7 +17,8 @@
 //! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
 //! | `stop` | stopping the world; another number of Ps |
 //! | `netpoll`, `company` | waiting for descriptors: who looks, and whom to wake; whether it pays to wake another |
-//! | `sysmon`, `backoff`, `signal`, `shutdown` | watching; how often; faults and preemption; the end |
+//! | `sysmon`, `backoff`, `lookout`, `deadlock` | watching; how often; for late timers; when nobody can wake anybody |
+//! | `signal`, `shutdown` | faults and preemption; the end |
 //! | `protocol/` | the shared words of all this, model-checked |
 
 pub(crate) mod protocol;
@@ -33,6 +34,8 @@ mod backoff;
 pub(crate) mod brief;
 #[cfg(not(loom))]
 pub(crate) mod company;
+#[cfg(not(loom))]
+mod deadlock;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod exec;
@@ -53,6 +56,8 @@ pub(crate) mod g;
 #[allow(unsafe_code)] // named file: the memory of control blocks
 pub(crate) mod g_pool;
 #[cfg(not(loom))]
+mod global;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod heir;
 #[cfg(not(loom))]
@@ -66,6 +71,8 @@ pub(crate) mod local;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod locked;
+#[cfg(not(loom))]
+mod lookout;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the thread's slot
 pub(crate) mod m;
@@ -90,6 +97,8 @@ pub(crate) mod retake;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the table of schedulers
 pub(crate) mod schedt;
+#[cfg(not(loom))]
+mod shared;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod shutdown;

@@ -484,7 +484,7 @@ pub(crate) fn look_for_others(sched: &'static Sched, now: u64) -> bool {
     looked
 }
 
-/// Whether anybody waits for a descriptor (see `sysmon::check_dead`).
+/// Whether anybody waits for a descriptor (see `deadlock`).
 pub(crate) fn anybody_waits() -> bool {
     DESCS.iter().any(Desc::has_waiters)
 }

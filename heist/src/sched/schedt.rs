@@ -5,7 +5,6 @@
 //! a goroutine at the moment its runtime ends finds a closed scheduler, not
 //! freed memory.
 
-use super::g::G;
 use super::m::M;
 use super::mask::{MAX_PROCS, Mask};
 use super::near::Near;
@@ -13,16 +12,15 @@ use super::p::{Count, Held, P};
 use super::policy::{Departure, departs};
 use super::protocol::global_queue::GlobalQueue;
 use super::protocol::idle::{Crew, Idle};
-use super::protocol::run_queue::HALF;
-use super::timers::{self, Keeper};
+use super::shared::Shared;
+use super::timers;
 use crate::poll::poller::Poller;
 use crate::prim::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, keep,
 };
 use crate::prim::clock;
 use crate::prim::fatal::fatal;
-use crate::prim::lock::{Guard, Lock, Rank};
-use crate::prim::mutant::{Mutant, is};
+use crate::prim::lock::{Lock, Rank};
 use crate::prim::note::Note;
 use crate::prim::thread;
 use crate::stacks::Class;
@@ -37,7 +35,7 @@ use std::time::Duration;
 const MAX_RUNTIMES: usize = 4096;
 
 /// So many Ps are as many as one lock can bear that each of them takes now and then.
-const GROUP: u32 = 16;
+pub(super) const GROUP: u32 = 16;
 
 /// What happens when a goroutine panics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,108 +77,6 @@ pub(crate) struct Config {
     pub(crate) tls_guard: bool,
 }
 
-/// What the scheduler's lock protects.
-pub(crate) struct Shared {
-    /// The global run queue.
-    pub(crate) runq: GlobalQueue<G>,
-    /// Ms whose goroutine was stopped on its thread, in the order of that. Apart
-    /// from the others, so that they are never in the ring of a P that does not
-    /// move: one of them may hold what it waits for. Some may run again
-    /// ([`pop_frozen`](Self::pop_frozen)).
-    pub(crate) frozen: VecDeque<&'static M>,
-    /// Goroutines that run only when a P would go idle.
-    pub(crate) idle_runq: GlobalQueue<G>,
-    /// Last in, first out: the P that went idle last has warm caches.
-    pub(crate) idle_ps: Vec<&'static P>,
-    /// Last in, first out, so that the others can end.
-    pub(crate) idle_ms: Vec<&'static M>,
-    /// Ms whose thread has ended.
-    pub(crate) free_ms: Vec<&'static M>,
-    /// The idle M that looks after the timers, if there are any.
-    pub(crate) keeper: Option<Keeper>,
-    /// The idle M that waits in the poller, if there is anything to wait for.
-    pub(crate) poller: Option<&'static M>,
-    /// Ps that Ms have given up because the world is to stop.
-    pub(crate) stopped: Vec<&'static P>,
-    /// Every M ever made.
-    pub(crate) all_ms: Vec<&'static M>,
-    /// Ms with a thread.
-    pub(crate) threads: usize,
-    /// Threads of the user's that are to come (see [`M::serve`]).
-    pub(crate) expected: usize,
-    /// Nothing is queued any more.
-    pub(crate) closed: bool,
-}
-
-impl Shared {
-    /// How many goroutines are in the global queue, the frozen ones included.
-    pub(crate) fn queued(&self) -> usize {
-        self.runq.len() + self.frozen.len()
-    }
-
-    /// Takes the goroutine that was stopped first, of those that still stand still.
-    pub(crate) fn pop_frozen(&mut self) -> Option<&'static G> {
-        while let Some(m) = self.frozen.pop_front() {
-            if m.freeze.call() {
-                return m.curg();
-            }
-        }
-        None
-    }
-
-    /// Ms that cannot run another goroutine: theirs blocks the thread, waits with it,
-    /// or computes, without a P.
-    pub(crate) fn stuck(&self) -> usize {
-        let stuck = |m: &&&M| m.curg().is_some() && m.lease.is_over() && !m.is_given_p();
-        self.all_ms.iter().filter(stuck).count()
-    }
-
-    /// Takes the M that went idle last. The one in the poller and the keeper of the
-    /// timers stay, if there is another.
-    pub(crate) fn take_idle_m(&mut self) -> Option<&'static M> {
-        let at = self.next_idle_m()?;
-        let m = self.idle_ms.remove(at);
-        self.leave_offices(m);
-        Some(m)
-    }
-
-    /// The place of the one that is taken next.
-    fn next_idle_m(&self) -> Option<usize> {
-        let last = |free: &dyn Fn(&M) -> bool| self.idle_ms.iter().rposition(|m| free(m));
-        last(&|m| !self.keeps(m) && !self.polls(m))
-            .or_else(|| last(&|m| !self.polls(m)))
-            .or(self.idle_ms.len().checked_sub(1))
-    }
-
-    /// The M that is taken next is not to wait for a CPU: it gets a P with a timer that is
-    /// due soon. With the lock: its thread does not end meanwhile, and its number is its own.
-    pub(crate) fn hurry_idle_m(&self) {
-        if let Some(at) = self.next_idle_m() {
-            self.idle_ms[at].keep_time();
-        }
-    }
-
-    /// Whether it is the keeper of the timers.
-    pub(crate) fn keeps(&self, m: &M) -> bool {
-        self.keeper.is_some_and(|keeper| ptr::eq(keeper.m, m))
-    }
-
-    /// Whether it is the one that waits in the poller.
-    pub(crate) fn polls(&self, m: &M) -> bool {
-        self.poller.is_some_and(|poller| ptr::eq(poller, m))
-    }
-
-    /// An M is not idle any more.
-    pub(crate) fn leave_offices(&mut self, m: &M) {
-        if self.keeps(m) {
-            self.keeper = None;
-        }
-        if self.polls(m) {
-            self.poller = None;
-        }
-    }
-}
-
 /// Why an M does not simply go on to the next goroutine.
 pub(crate) mod halt {
     /// The runtime shuts down.
@@ -214,8 +110,8 @@ pub(crate) struct Sched {
     /// Length of the global queue, the frozen ones included, to look at without the
     /// lock.
     pub(crate) runq_size: CachePadded<AtomicUsize>,
-    /// A P of this group takes from the global queue (see `Sched::turn_at_global`).
-    at_global: [CachePadded<AtomicBool>; MAX_PROCS / GROUP as usize],
+    /// A P of this group takes from the global queue (see `global`).
+    pub(super) at_global: [CachePadded<AtomicBool>; MAX_PROCS / GROUP as usize],
     /// How many of those are frozen.
     pub(crate) frozen_size: AtomicUsize,
     pub(crate) idle: Idle,
@@ -317,17 +213,6 @@ pub(crate) fn at(slot: u16) -> &'static Sched {
     match unsafe { TABLE[slot as usize].load(Ordering::Acquire).as_ref() } {
         Some(sched) => sched,
         None => fatal!("no runtime in slot {slot}"),
-    }
-}
-
-/// A P's turn at the global queue.
-struct GlobalTurn(Option<&'static AtomicBool>);
-
-impl Drop for GlobalTurn {
-    fn drop(&mut self) {
-        if let Some(taken) = self.0 {
-            taken.store(false, Ordering::Relaxed);
-        }
     }
 }
 
@@ -658,172 +543,6 @@ impl Sched {
         let spawned =
             sum(|p| p.counters.spawned.get()) + self.foreign_spawned.load(Ordering::Acquire);
         spawned.saturating_sub(finished) as usize
-    }
-
-    /// Queues goroutines at the tail of the global queue. False if the runtime
-    /// is closed: they will not run.
-    #[must_use]
-    pub(crate) fn put_global(&self, gs: impl IntoIterator<Item = &'static G>) -> bool {
-        self.put_global_in(self.life(), gs)
-    }
-
-    /// As [`put_global`](Self::put_global), for goroutines of a certain life.
-    #[must_use]
-    pub(crate) fn put_global_in(
-        &self,
-        life: u32,
-        gs: impl IntoIterator<Item = &'static G>,
-    ) -> bool {
-        let mut shared = self.shared.lock();
-        if shared.closed || life != self.life() {
-            return false;
-        }
-        self.put_global_locked(&mut shared, gs);
-        true
-    }
-
-    pub(crate) fn put_global_locked(
-        &self,
-        shared: &mut Guard<'_, Shared>,
-        gs: impl IntoIterator<Item = &'static G>,
-    ) {
-        shared.runq.append(gs);
-        self.note_global_size(shared);
-    }
-
-    /// The global queue has changed.
-    pub(crate) fn note_global_size(&self, shared: &Guard<'_, Shared>) {
-        self.runq_size.store(shared.queued(), Ordering::SeqCst);
-        if self.frozen_size.load(Ordering::Relaxed) != shared.frozen.len() {
-            self.frozen_size.store(shared.frozen.len(), Ordering::Relaxed);
-        }
-    }
-
-    /// The right to take from the global queue, which one of a group has at a time. The
-    /// others go elsewhere: a thousand that see something there would queue up at its
-    /// lock, and the kernel lets one of them through every 7 µs, long after the queue is
-    /// empty. One that finds nothing elsewhere takes the lock when it goes to sleep, and
-    /// looks again if there is something. (To try the lock instead is worse than to wait
-    /// for it: each attempt takes its cache line from the one that is to give it back.)
-    fn turn_at_global(&'static self, p: Held) -> Option<GlobalTurn> {
-        if self.groups() == 1 {
-            return Some(GlobalTurn(None));
-        }
-        let taken = &self.at_global[(p.id / GROUP) as usize];
-        // Relaxed: it protects nothing; what the queue holds is the lock's.
-        let free = !taken.load(Ordering::Relaxed) && !taken.swap(true, Ordering::Relaxed);
-        free.then_some(GlobalTurn(Some(taken)))
-    }
-
-    /// Takes some goroutines from the global queue: one to run now, and the others go
-    /// behind those that yielded on this P.
-    pub(crate) fn take_global_few(
-        &'static self,
-        p: Held,
-        few: usize,
-        frozen_first: bool,
-    ) -> Option<&'static G> {
-        let _turn = self.turn_at_global(p)?;
-        let mut shared = self.shared.lock();
-        let first = if frozen_first { shared.pop_frozen() } else { None };
-        let g = first.or_else(|| shared.runq.pop()).or_else(|| shared.pop_frozen());
-        if few > 1 {
-            let room = p.runq.room_for_yielded().min(few - 1);
-            self.move_from_global(&mut shared, p, 1, room);
-        }
-        self.note_global_size(&shared);
-        g
-    }
-
-    /// Moves the P's share of the global queue behind those that yielded on it, where
-    /// there is `room`.
-    fn move_from_global(
-        &self,
-        shared: &mut Guard<'_, Shared>,
-        p: Held,
-        sharers: usize,
-        room: usize,
-    ) {
-        shared.runq.take_batch(sharers, room, |g| {
-            if p.runq.push_yielded(g).is_err() {
-                fatal!("a ring with {room} free slots is full");
-            }
-        });
-        // Before the lock is free: a searcher that finds the global queue empty
-        // under the lock, and goes to sleep, looks at the offers next.
-        super::wake::offer(self, p);
-    }
-
-    /// Among how many Ps the global queue is shared out. Many take a part of it for
-    /// several, who steal it: if each of 256 took its own, one at a time under the lock,
-    /// all would wait for that longer than they work.
-    fn sharers(&self) -> usize {
-        self.procs().div_ceil(self.groups()) as usize
-    }
-
-    /// How many groups of Ps take from the global queue as one would in a small runtime.
-    pub(crate) fn groups(&self) -> u32 {
-        if departs(Departure::Groups) { self.procs().div_ceil(GROUP) } else { 1 }
-    }
-
-    /// Takes the P's share of the global queue, and one of the frozen ones, which it
-    /// returns: to be run first, since the rest of the share waits for the P's next
-    /// round anyway. If there is no room for it, some of
-    /// those that yielded on this P go behind it first. So each of them runs many
-    /// times before it waits for everybody, and few of them change their P, which
-    /// costs more than all the rest of a yield.
-    pub(crate) fn take_global_batch(&'static self, p: Held) -> Option<&'static G> {
-        let sharers = self.sharers();
-        let _turn = self.turn_at_global(p)?;
-        let mut shared = self.shared.lock();
-        if p.runq.room_for_yielded() < shared.runq.batch(sharers, HALF)
-            && let Some(some) = p.runq.take_yielded(|_| HALF)
-        {
-            shared.runq.append(some.iter());
-        }
-        let room = p.runq.room_for_yielded().min(HALF);
-        self.move_from_global(&mut shared, p, sharers, room);
-        let frozen = shared.pop_frozen();
-        if !is(Mutant::StaleGlobalSize) {
-            self.note_global_size(&shared);
-        }
-        frozen
-    }
-
-    /// Makes a P idle.
-    pub(crate) fn put_idle_p(&self, shared: &mut Guard<'_, Shared>, p: &'static P) {
-        if !p.runq.is_empty() {
-            fatal!("pidleput: P{} has non-empty run queue", p.id);
-        }
-        p.set_m(None);
-        shared.idle_ps.push(p);
-        self.idle_mask.insert(p.id);
-        self.idle.p_goes_idle();
-        if shared.idle_ps.len() == 1 && self.procs() > 1 {
-            self.sysmon.notice_idle();
-        }
-    }
-
-    /// Takes a certain P, for an M. False if it is not idle.
-    pub(crate) fn take_this_idle_p(&self, shared: &mut Guard<'_, Shared>, p: &'static P) -> bool {
-        // From the end: it was given up a moment ago, if it is there.
-        let Some(at) = shared.idle_ps.iter().rposition(|idle| ptr::eq(*idle, p)) else {
-            return false;
-        };
-        shared.idle_ps.remove(at);
-        self.idle_mask.remove(p.id);
-        self.idle.p_leaves_idle();
-        self.sysmon.notice_activity();
-        true
-    }
-
-    /// Takes an idle P, for an M.
-    pub(crate) fn take_idle_p(&self, shared: &mut Guard<'_, Shared>) -> Option<&'static P> {
-        let p = shared.idle_ps.pop()?;
-        self.idle_mask.remove(p.id);
-        self.idle.p_leaves_idle();
-        self.sysmon.notice_activity();
-        Some(p)
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a goroutine that blocks its thread, or computes on | its P is taken (`retake`) |
 //! | a runnext that stays | its owner computes on; it is taken to the others |
-//! | a timer that is late, or will be | its P computes; a thief is woken, or the P is taken |
+//! | a timer that is late, or will be | its P computes; a thief is woken, or the P is taken (`lookout`) |
 //! | nobody looks at the network | all who could compute; it looks itself |
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | requests from the network that are shared | is there a CPU for it? (`company`) |
@@ -12,7 +12,7 @@
 //! | a goroutine that forks, and an idle P | it is asked for a branch, then raided |
 //! | the CPU limit has changed | there are as many Ps as it says, unless set by hand |
 //! | free stacks that lie around | their pages go back to the kernel |
-//! | everything sleeps for good | deadlock: say so |
+//! | everything sleeps for good | deadlock: say so (`deadlock`) |
 //! | `HEISTDEBUG=schedtrace` | the line is printed from here |
 //! | SIGQUIT | the dump is printed from here, however wedged the others are |
 //!
@@ -20,6 +20,7 @@
 //! (`backoff`); and when all Ps have been idle for a while, until one of them is needed.
 
 use super::backoff::{Backoff, LONG, MEDIUM, Round, SHORT};
+use super::lookout::Lookout;
 use super::m::HeistThread;
 use super::mask::MAX_PROCS;
 use super::p::{Count, P, run_between};
@@ -27,7 +28,8 @@ use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
 use super::{
-    apart, brief, company, g::G, netpoll, park, signal, steal, stop, thieves, timers, waiter, wake,
+    apart, brief, company, deadlock, g::G, netpoll, park, signal, steal, stop, thieves, timers,
+    wake,
 };
 use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::prim::lock::{Lock, Rank};
@@ -35,7 +37,6 @@ use crate::prim::note::Note;
 use crate::prim::thread::{OsThread, Pace};
 use crate::prim::{clock, thread};
 use crate::stacks;
-use crate::timer::CROWD_WAIT;
 use std::io;
 use std::ptr;
 use std::sync::OnceLock;
@@ -210,37 +211,6 @@ struct Seen {
     next: Option<NextUp<G>>,
     /// The queue that was left to it, by its number, and when it was first seen.
     left: Option<(u32, u64)>,
-}
-
-/// How it looks out for timers that are late. One that has found none, again and again in
-/// a short time, looks out for later ones: they come in a crowd, and somebody sees to them.
-#[derive(Default)]
-struct Lookout {
-    /// How much longer than [`timers::LATE`] it waits.
-    extra: u64,
-    /// It is to wake up for a timer.
-    wakes: bool,
-    /// When it last did so in vain.
-    vain: u64,
-}
-
-impl Lookout {
-    /// The longest that it waits for timers of a crowd.
-    const MOST: u64 = 950_000;
-
-    /// It has looked.
-    fn note(&mut self, now: u64, any_late: bool) {
-        let in_vain = std::mem::take(&mut self.wakes) && !any_late;
-        let soon = now - self.vain < CROWD_WAIT + 2 * (timers::LATE + self.extra);
-        if in_vain && soon {
-            self.extra = (2 * self.extra + timers::LATE / 2).min(Self::MOST);
-        } else if in_vain || any_late {
-            self.extra = 0;
-        }
-        if in_vain {
-            self.vain = now;
-        }
-    }
 }
 
 /// Whether somebody is woken for work that waits.
@@ -562,7 +532,7 @@ impl Watch {
         }
         let (mut patience, mut warm) = (CHECK_FIRST, true);
         while self.sched.sysmon.deep.load(Ordering::Relaxed) {
-            check_dead();
+            deadlock::check();
             if self.sched.sysmon.stop.load(Ordering::SeqCst) {
                 return;
             }
@@ -607,57 +577,6 @@ fn work_waits(sched: &Sched) -> bool {
     sched.runq_size.load(Ordering::Relaxed) != 0
         || sched.idle_runq_size.load(Ordering::Relaxed) != 0
         || steal::anything_waits(sched)
-}
-
-/// Reports a deadlock if there is one: goroutines sleep, all Ps are idle, and
-/// every thread of the process is either ours or sleeps until a goroutine wakes
-/// it. With any other thread around, which could wake one, it stays silent.
-fn check_dead() {
-    let Some(before) = asleep() else { return };
-    let ours = HeistThread::count() as isize + waiter::sleeping_threads();
-    if thread::count_in_process().is_none_or(|threads| threads as isize > ours) {
-        return;
-    }
-    // The counts belong to different moments. If nothing has moved since the
-    // first look, they are of one piece.
-    if asleep() != Some(before) {
-        return;
-    }
-    let text = "fatal error: all goroutines are asleep - deadlock!\n";
-    crate::prim::os::write_stderr(text.as_bytes());
-    dump();
-    crate::prim::os::exit_now(2);
-}
-
-/// How much all runtimes have done so far, if goroutines live and no P runs.
-fn asleep() -> Option<u64> {
-    let (mut alive, mut done) = (0, 0);
-    for sched in super::schedt::all() {
-        let shared = sched.shared.try_lock()?;
-        if shared.closed {
-            if shared.threads > 0 {
-                return None; // it shuts down
-            }
-            continue;
-        }
-        if shared.idle_ps.len() < sched.usable_procs() || shared.queued() != 0 {
-            return None;
-        }
-        // A thread that has lost its P computes, or sleeps in the kernel for
-        // something that we know nothing of.
-        if shared.threads > shared.idle_ms.len() + sched.in_place.load(Ordering::SeqCst) {
-            return None;
-        }
-        drop(shared);
-        if timers::any(sched) {
-            return None;
-        }
-        alive += sched.goroutines();
-        done += sched.ps().map(|p| u64::from(p.tick())).sum::<u64>();
-        done += sched.foreign_spawned.load(Ordering::SeqCst);
-    }
-    // What one waits for from outside may come.
-    (alive > 0 && !netpoll::anybody_waits()).then_some(done)
 }
 
 /// Prints all goroutines.

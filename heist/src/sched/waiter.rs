@@ -38,7 +38,7 @@ const THREAD: usize = 1;
 const _: () = assert!(align_of::<G>() >= 16 && align_of::<Seat>() >= 16);
 
 /// OS threads that sleep here until a goroutine wakes them (see
-/// `sysmon::check_dead`).
+/// `deadlock`).
 static SLEEPING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// How many OS threads sleep until a goroutine wakes them. One that has set itself
