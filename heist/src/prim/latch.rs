@@ -1,9 +1,9 @@
 //! A latch: the lock around a few instructions.
 //!
 //! For what many goroutines share and hold for some nanoseconds, such as the
-//! state of a channel. Nobody sleeps at a latch. Who finds it taken spins, and if
-//! that lasts, because the kernel has stopped the holder's thread, gives the CPU
-//! away.
+//! state of a channel. Nobody sleeps at a latch. Who finds it taken waits a little
+//! longer before each look, and if that lasts, because the kernel has stopped the
+//! holder's thread, gives the CPU away.
 //!
 //! Whoever holds a latch runs no user code, does not block, and takes no other
 //! lock; several latches only in the order of their addresses.
@@ -25,6 +25,15 @@
 //! | `word` | `FREE`, `HELD` | held by a thread without the bias |
 //! | `owner` | 0, a thread | who has the bias |
 //! | `inside` | 0, 1 | the owner holds the latch, or looks whether it may |
+//!
+//! # Waiting
+//!
+//! Each look takes the cache line away from the holder, who needs it back for the next
+//! message, and with it go the lines of what the latch guards: two threads that take
+//! turns at every message pay for that at every message. One that stays away for a
+//! microsecond or two lets the other do dozens in a row, and then does dozens itself. So
+//! who waits looks half as often each time (eight goroutines that send and eight that
+//! receive, on two CPUs: 130 ns a message if all look all the time, 28 so, and 12 on one).
 //!
 //! # Why only one holds it
 //!
@@ -52,8 +61,10 @@ use std::cell::UnsafeCell;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
-/// How often it is looked at before the CPU is given away.
-const SPINS: u32 = 100;
+/// How many pauses there are between two looks at most, some 4 µs here: with half as
+/// many it takes a fifth longer, with more no less. Once there are so many, the CPU is given
+/// away before each look.
+const PAUSES: u32 = 256;
 
 /// After how many times in a row a latch is biased, at first: a bias that is
 /// taken away costs about a thousand times what it saves each time.
@@ -221,10 +232,10 @@ impl Words {
         self.former.store(self.owner.load(Ordering::Relaxed), Ordering::Relaxed);
         self.owner.store(NOBODY, Ordering::Relaxed);
         heavy_barrier();
-        let mut looks = 0;
+        let mut looks = Looks::new();
         // Acquire: pairs with the release in `give_back`.
         while self.inside.load(Ordering::Acquire) != 0 {
-            spin(&mut looks);
+            looks.pause();
         }
         let needed = self.needed.load(Ordering::Relaxed);
         self.needed.store(needed.saturating_mul(2), Ordering::Relaxed);
@@ -233,33 +244,48 @@ impl Words {
     #[cold]
     #[inline(never)]
     fn wait(&self) {
-        let mut looks = 0;
-        while !self.try_take() {
-            // Looking does not take the cache line away from the holder.
-            while self.word.load(Ordering::Relaxed) != FREE {
-                spin(&mut looks);
+        let mut looks = Looks::new();
+        loop {
+            looks.pause();
+            // A look leaves the holder a copy of the cache line, an attempt does not.
+            if self.word.load(Ordering::Relaxed) == FREE && self.try_take() {
+                return;
             }
         }
     }
 }
 
-fn spin(looks: &mut u32) {
-    *looks += 1;
-    if *looks < SPINS {
-        hint::spin_loop();
-        return;
-    }
-    #[cfg(not(loom))]
-    if looks.is_multiple_of(STUCK_AFTER) {
-        STUCK.fetch_add(1, Ordering::Relaxed);
-    }
-    hint::give_way();
+/// The looks of one who waits, each after twice as many pauses as the one before.
+struct Looks {
+    pauses: u32,
+    /// How often the CPU was given away.
+    gave_way: u32,
 }
 
-/// After how many looks somebody says that it waits too long: a holder that the
-/// kernel has stopped is back by then.
+impl Looks {
+    fn new() -> Self {
+        Looks { pauses: 1, gave_way: 0 }
+    }
+
+    fn pause(&mut self) {
+        (0..self.pauses).for_each(|_| hint::spin_loop());
+        if self.pauses < PAUSES {
+            self.pauses *= 2;
+            return;
+        }
+        self.gave_way += 1;
+        #[cfg(not(loom))]
+        if self.gave_way.is_multiple_of(STUCK_AFTER) {
+            STUCK.fetch_add(1, Ordering::Relaxed);
+        }
+        hint::give_way();
+    }
+}
+
+/// After how often somebody says that it waits too long, most of a millisecond: a
+/// holder that the kernel has stopped is back by then.
 #[cfg(not(loom))]
-const STUCK_AFTER: u32 = 1_000;
+const STUCK_AFTER: u32 = 400;
 
 #[cfg(not(loom))]
 static STUCK: AtomicU32 = AtomicU32::new(0);
@@ -436,6 +462,20 @@ mod tests {
         let biased = (0..rounds).filter(|_| add(9)).count();
         assert!(biased > 0, "alone, a thread gets the bias");
         assert_eq!(count, 4 * rounds + 6);
+    }
+
+    #[test]
+    fn looks_get_rarer_and_the_cpu_is_given_away_at_last() {
+        let mut looks = Looks::new();
+        let pauses: Vec<u32> = (0..9)
+            .map(|_| {
+                let pauses = looks.pauses;
+                looks.pause();
+                assert_eq!(looks.gave_way, u32::from(pauses == PAUSES));
+                pauses
+            })
+            .collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, PAUSES]);
     }
 
     #[test]
