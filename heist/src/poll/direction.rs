@@ -40,7 +40,7 @@
 //! end of the stream is announced once, perhaps together with the last bytes.
 
 use crate::prim::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::prim::hint;
+use crate::prim::latch::Looks;
 use crate::prim::mutant::{Mutant, is};
 
 #[cfg(loom)]
@@ -58,9 +58,6 @@ const TICKS: u32 = !(TICK - 1);
 
 /// What makes a wait begin anew.
 const NEWS: u32 = TICKS | EXPIRED | CLOSED;
-
-/// How often it is looked at before the CPU is given away.
-const SPINS: u32 = 100;
 
 /// What a caller has seen of a direction before it tried.
 #[derive(Clone, Copy, Debug)]
@@ -204,7 +201,7 @@ impl<W: Copy + PartialEq> Direction<W> {
     #[inline]
     pub(crate) fn wait(&self, seen: Seen, waiter: W) -> Wait {
         let news = if is(Mutant::IgnoreEvent) { NEWS & !TICKS } else { NEWS };
-        let mut looks = 0;
+        let mut looks = Looks::new();
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if (word ^ seen.0) & news != 0 {
@@ -246,7 +243,7 @@ impl<W: Copy + PartialEq> Direction<W> {
     #[inline]
     pub(crate) fn ready(&self, ended: bool) -> Woken<W> {
         let ended = if ended { ENDED } else { 0 };
-        let mut looks = 0;
+        let mut looks = Looks::new();
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if word & (WAITERS | LOCKED) == 0 {
@@ -338,9 +335,9 @@ impl<W: Copy + PartialEq> Direction<W> {
         self.word.load(Ordering::Relaxed) & WAITERS != 0
     }
 
-    /// Takes the lock if the word still is `word`; spins a little if not.
+    /// Takes the lock if the word still is `word`; waits a little if not.
     #[inline(always)]
-    fn try_lock(&self, word: u32, looks: &mut u32) -> Option<Locked<'_>> {
+    fn try_lock(&self, word: u32, looks: &mut Looks) -> Option<Locked<'_>> {
         #[cfg(loom)]
         let _turnstile = self.turnstile.lock().unwrap();
         // Acquire: pairs with the release in `unlock`.
@@ -358,17 +355,12 @@ impl<W: Copy + PartialEq> Direction<W> {
                 marker: std::marker::PhantomData,
             });
         }
-        *looks += 1;
-        if *looks < SPINS {
-            hint::spin_loop();
-        } else {
-            hint::give_way();
-        }
+        looks.pause();
         None
     }
 
     fn lock(&self) -> Locked<'_> {
-        let mut looks = 0;
+        let mut looks = Looks::new();
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if let Some(locked) = self.try_lock(word, &mut looks) {
@@ -404,6 +396,7 @@ impl<W: Copy + PartialEq> Direction<W> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::prim::latch;
 
     fn seen(direction: &Direction<u32>) -> Seen {
         match direction.begin() {
@@ -428,6 +421,22 @@ mod tests {
         assert!(direction.has_waiters());
         assert_eq!(all(direction.ready(false)), [1]);
         assert!(!direction.has_waiters());
+    }
+
+    /// sysmon lets frozen goroutines go then: one of them may have the lock.
+    #[test]
+    fn who_waits_too_long_for_the_lock_says_so() {
+        let (direction, before) = (Direction::<u32>::new(), latch::stuck());
+        std::thread::scope(|scope| {
+            let locked = direction.lock();
+            let other = scope.spawn(|| direction.leave(1));
+            while latch::stuck() == before {
+                std::thread::yield_now();
+            }
+            let word = locked.word;
+            direction.unlock(locked, word);
+            other.join().unwrap();
+        });
     }
 
     #[test]

@@ -64,7 +64,11 @@ const HELD: u32 = 1;
 /// How many pauses there are between two looks at most, some 4 µs here: with half as
 /// many it takes a fifth longer, with more no less. Once there are so many, the CPU is given
 /// away before each look.
+#[cfg(not(loom))]
 const PAUSES: u32 = 256;
+/// A pause there is a look at all that the others may do.
+#[cfg(loom)]
+const PAUSES: u32 = 1;
 
 /// After how many times in a row a latch is biased, at first: a bias that is
 /// taken away costs about a thousand times what it saves each time.
@@ -255,19 +259,22 @@ impl Words {
     }
 }
 
-/// The looks of one who waits, each after twice as many pauses as the one before.
-struct Looks {
+/// The looks of one who waits for a few instructions of another's, each after twice as many
+/// pauses as the one before. Also for other words that are locked as latches are: whoever
+/// waits too long says so here.
+pub(crate) struct Looks {
     pauses: u32,
     /// How often the CPU was given away.
     gave_way: u32,
 }
 
 impl Looks {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Looks { pauses: 1, gave_way: 0 }
     }
 
-    fn pause(&mut self) {
+    #[cold]
+    pub(crate) fn pause(&mut self) {
         (0..self.pauses).for_each(|_| hint::spin_loop());
         if self.pauses < PAUSES {
             self.pauses *= 2;

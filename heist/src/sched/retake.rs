@@ -8,7 +8,7 @@
 //! |---|---|
 //! | is in a declared call (`syscall`) | at this look, if somebody needs it; else after 10 ms |
 //! | sleeps in the kernel: its CPU clock stands still | the same |
-//! | computes, for 10 ms, and no P is idle | when it does not heed the request to yield either |
+//! | computes, for 10 ms, and no P is idle, or its P was told to do something | when it does not heed the request to yield either |
 //! | the same, and it forks | only if somebody other than a thief wants it |
 //! | computes, for 0.1 ms, and a timer of its P is due soon | likewise when it has been asked, while there may be one more runner |
 //!
@@ -24,7 +24,7 @@ use super::freeze::{self, Freezer};
 use super::m::M;
 use super::p::{P, run_between};
 use super::schedt::Sched;
-use super::{park, timers, wake};
+use super::{park, thieves, timers, wake};
 use crate::prim::atomic::Ordering;
 use crate::prim::latch;
 use std::ptr;
@@ -251,10 +251,12 @@ impl Retaker {
             soon = soon.max(seen.since + URGENT);
             (end, urgent) = (end.min(soon), soon <= now);
         }
+        // What a P was told to do nobody else may begin.
+        let wanted = crowded || !p.told.is_empty();
         if now < end {
             looked.again_at(end);
         } else if urgent
-            || crowded
+            || wanted
                 && (kept >= AMONG_HOGS || !hogs_only(self.sched, p) || had_its_slice(m, seen))
                 && (!m.desk.is_open() || somebody_may_want(self.sched, p, now))
         {
@@ -338,6 +340,7 @@ impl Retaker {
         if timers::ahead_of_next(p) <= now {
             self.sched.shared.lock().hurry_idle_m();
         }
+        thieves::share_of_loser(self.sched, m);
         wake::handoff_p(self.sched, p);
         true
     }

@@ -9,7 +9,7 @@
 //! | work, an idle P and no searcher | a thread could not be started; try again |
 //! | requests from the network that are shared | is there a CPU for it? (`company`) |
 //! | a thief that was kept off a CPU | it may use all again if it does not wake up (`apart`) |
-//! | a goroutine that forks, and an idle P | it is asked for a branch, then raided |
+//! | a goroutine that forks, and an idle P, or 0.1 s without a fork | it is asked for a branch, then raided (`thieves`) |
 //! | the CPU limit has changed | there are as many Ps as it says, unless set by hand |
 //! | free stacks that lie around | their pages go back to the kernel |
 //! | everything sleeps for good | deadlock: say so (`deadlock`) |
@@ -27,6 +27,7 @@ use super::p::{Count, P, run_between};
 use super::protocol::run_queue::NextUp;
 use super::retake::Retaker;
 use super::schedt::Sched;
+use super::thieves::Beat;
 use super::{
     apart, brief, company, deadlock, g::G, netpoll, park, signal, steal, stop, thieves, timers,
     wake,
@@ -50,6 +51,11 @@ const STEADY: Duration = Duration::from_micros(100);
 
 /// Those behind one who takes so long to answer a request are helped.
 const LONG_REQUEST: u64 = 1_000_000;
+
+/// How long one that forks may compute without a fork while all Ps are busy, before others
+/// get a branch of its: twice that at most. Most have nothing to wait for, and do their
+/// branches better themselves.
+const SILENCE: u64 = 100_000_000;
 
 /// How long all Ps must be idle before it sleeps deeply.
 const LINGER: u64 = 100_000_000;
@@ -230,6 +236,8 @@ struct Watch {
     apart: apart::Watcher,
     /// When it last had a look at a P that was left to its requests.
     helped: u64,
+    /// When it last asked those who fork, or nobody did.
+    beaten: u64,
     /// When there is something to do next, as far as is known.
     next: Option<u64>,
     /// All Ps were with goroutines that compute.
@@ -256,6 +264,7 @@ impl Watch {
             judge,
             apart: apart::Watcher::new(),
             helped: now,
+            beaten: now,
             next: None,
             all_compute: false,
             busy: now,
@@ -403,16 +412,33 @@ impl Watch {
                 wake::wake_this(self.sched, p);
             });
         }
-        // If there is something to take, somebody is on the way.
-        if idle > 0 && thieves::anybody(self.sched) && !work_waits(self.sched) {
-            acted |= thieves::beat(self.sched);
-        }
+        acted |= self.beat(idle, now);
         let is_smooth = !acted && !lingers && self.busy == now;
         self.confirm_soon(is_smooth, now);
         match acted {
             true => Round::Acted,
             false if is_smooth => Round::Smooth,
             false => Round::Quiet,
+        }
+    }
+
+    /// Asks those who fork for branches: for whoever is idle, or, rarely, because one of them
+    /// may wait, without a call, for what another branch is to do.
+    fn beat(&mut self, idle: u32, now: u64) -> bool {
+        if !thieves::anybody(self.sched) {
+            self.beaten = now;
+            return false;
+        }
+        // If there is something to take, somebody is on the way.
+        let wanted = idle > 0 && !work_waits(self.sched);
+        if !wanted && now - self.beaten < SILENCE {
+            return false;
+        }
+        self.beaten = now;
+        match thieves::beat(self.sched) {
+            Beat::Nothing => false,
+            Beat::Asked => wanted,
+            Beat::Raided => true,
         }
     }
 

@@ -4,7 +4,9 @@
 //! looks at the queues for some microseconds more. A goroutine that does not
 //! answer, since it computes without forking or is blocked in the kernel, is
 //! raided. Before an M sleeps it asks some of them; whoever answers wakes it. And
-//! sysmon asks and raids for those who sleep.
+//! sysmon asks and raids for those who sleep; now and then also while nobody does, since
+//! one that computes may wait for what another branch of its own does. Who loses its P
+//! while it forks is raided at once: others may have its branches as they have its P.
 //!
 //! In a runtime where nobody forks all this is a load and a comparison.
 
@@ -22,7 +24,7 @@ use std::ptr;
 /// next branch, if that is short. Waking a thread costs more than this.
 const PATIENCE: u64 = 20_000;
 
-/// How many are asked by one who goes to sleep.
+/// How many are asked by one who goes to sleep, and how many branches are taken at once.
 const MOST: usize = 8;
 
 /// Whether any goroutine forks.
@@ -86,25 +88,52 @@ fn ask_some(sched: &'static Sched) {
     ms.filter(|m| m.desk.ask() == Ask::Asked).take(MOST).for_each(drop);
 }
 
-/// sysmon's beat, while Ps are idle: asks everybody who forks, and raids those who
-/// were asked before. Returns whether there was something to do.
-pub(super) fn beat(sched: &'static Sched) -> bool {
+/// What sysmon's beat came to, the most that it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[must_use]
+pub(super) enum Beat {
+    /// Nobody forks, or those who were asked have nothing to share.
+    Nothing,
+    Asked,
+    /// There is a branch for whoever is idle.
+    Raided,
+}
+
+/// sysmon's beat: asks everybody who forks, and raids those who were asked before.
+pub(super) fn beat(sched: &'static Sched) -> Beat {
     // Also those that have lost their P.
     let all = sched.shared.lock().all_ms.clone();
-    let mut acted = false;
-    for m in all {
-        match m.desk.ask() {
-            Ask::Nobody => {}
-            Ask::Asked => acted = true,
-            Ask::Before if barriers_available() => {
-                let list = m.desk.silent();
-                if let Some(g) = list.and_then(|list| forks::raid(list, sched, None)) {
-                    super::wake::inject(sched, sched.life(), g);
-                    acted = true;
-                }
+    let of = |m: &'static M| match m.desk.ask() {
+        Ask::Nobody => Beat::Nothing,
+        Ask::Asked => Beat::Asked,
+        Ask::Before if raid(sched, m) => Beat::Raided,
+        Ask::Before => Beat::Nothing,
+    };
+    all.into_iter().map(of).fold(Beat::Nothing, Beat::max)
+}
+
+/// A goroutine has lost its P to others: they may have some of its branches, too. The rest
+/// is sysmon's to share, beat by beat.
+pub(super) fn share_of_loser(sched: &'static Sched, m: &'static M) {
+    if m.desk.is_open() {
+        let (Ask::Nobody | Ask::Asked | Ask::Before) = m.desk.ask();
+        for _ in 0..MOST {
+            if !raid(sched, m) {
+                break;
             }
-            Ask::Before => {}
         }
     }
-    acted
+}
+
+/// Queues a branch of a goroutine that was asked and has not answered. False if it has
+/// none.
+fn raid(sched: &'static Sched, m: &'static M) -> bool {
+    if !barriers_available() {
+        return false;
+    }
+    let node = m.desk.silent().and_then(|list| forks::raid(list, sched, None));
+    node.is_some_and(|node| {
+        super::wake::inject(sched, sched.life(), node);
+        true
+    })
 }

@@ -11,6 +11,7 @@ mod others;
 mod panics;
 mod pools;
 mod scopes;
+mod silent;
 mod stress;
 
 /// A pool with so many Ps.

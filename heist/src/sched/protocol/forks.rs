@@ -40,7 +40,7 @@
 //! (see `sched::forks`).
 
 use crate::prim::atomic::{AtomicBool, AtomicPtr, Ordering, heavy_barrier, trusting_barrier};
-use crate::prim::hint;
+use crate::prim::latch::Looks;
 use crate::prim::mutant::{Mutant, is};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -255,13 +255,14 @@ impl Forks {
     }
 
     fn latch(&self) -> Latched<'_> {
+        let mut looks = Looks::new();
         // Acquire: pairs with the release in `Latched`.
         while self
             .latch
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
-            hint::give_way();
+            looks.pause();
         }
         Latched(self)
     }
@@ -270,11 +271,26 @@ impl Forks {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::prim::latch;
 
     fn list() -> &'static Forks {
         let forks: &'static Forks = Box::leak(Box::new(Forks::new()));
         forks.reset();
         forks
+    }
+
+    /// sysmon lets frozen goroutines go then: one of them may have the latch.
+    #[test]
+    fn who_waits_too_long_for_the_latch_says_so() {
+        let (forks, before) = (list(), latch::stuck());
+        std::thread::scope(|scope| {
+            forks.with_latch(|| {
+                scope.spawn(|| forks.with_latch(|| ()));
+                while latch::stuck() == before {
+                    std::thread::yield_now();
+                }
+            });
+        });
     }
 
     #[test]
