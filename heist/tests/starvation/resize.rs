@@ -146,12 +146,9 @@ fn a_thousand_resizes_against_a_thousand_stops_and_a_respawner() {
                 }
             });
             let stops = go(|| {
-                for i in 0..1_000 {
-                    if i % 2 == 0 {
-                        rt::set_max_procs(rt::max_procs());
-                    } else {
-                        rt::release_memory();
-                    }
+                for _ in 0..1_000 {
+                    rt::set_max_procs(rt::max_procs());
+                    rt::release_memory(); // on each P in turn, while the others go on
                 }
             });
             resizes.join().unwrap();

@@ -1,18 +1,23 @@
 //! Whose turn it is: safe points, strictness, fairness.
 
 use super::common::{Hogs, watched};
-use heist::{Builder, chan, go, no_preempt, runtime, time};
+use heist::{Builder, chan, go, no_preempt, runtime, sync, time};
+use std::io::{Read, Write};
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// One that calls the runtime in a loop, without ever having to wait, lets others
 /// run on the only P: they stop it.
+#[track_caller]
 fn leaves_at<F: FnMut() + Send + 'static>(call: impl Fn() -> F) {
+    let line = Location::caller().line();
     // Without a safe point its P is taken from it, soon after it was asked for. That may
     // happen to one that would have heeded the request, too, if the kernel lets sysmon
     // wait in the middle of asking; not each time.
-    watched(|| assert!((0..10).any(|_| leaves_by_itself(call())), "the P was taken each time"));
+    let leaves = || (0..10).any(|_| leaves_by_itself(call()));
+    watched(|| assert!(leaves(), "line {line}: the P was taken each time"));
 }
 
 /// Whether it lets others run, and nobody had to take its P.
@@ -39,7 +44,7 @@ fn leaves_by_itself(mut call: impl FnMut() + Send + 'static) -> bool {
 }
 
 #[test]
-fn a_send_that_succeeds_is_a_safe_point() {
+fn what_channels_can_do_at_once_is_a_safe_point() {
     leaves_at(|| {
         let (send, receive) = chan::bounded(1);
         move || {
@@ -47,20 +52,133 @@ fn a_send_that_succeeds_is_a_safe_point() {
             assert_eq!(receive.try_recv().unwrap(), 1);
         }
     });
-}
-
-#[test]
-fn a_lock_that_is_free_is_a_safe_point() {
     leaves_at(|| {
-        let mutex = heist::sync::Mutex::new(0);
-        move || *mutex.lock().unwrap() += 1
+        let (send, receive) = chan::unbounded();
+        move || {
+            send.send(1).unwrap();
+            assert_eq!(receive.recv(), Ok(1));
+        }
+    });
+    leaves_at(|| {
+        let (send, receive) = chan::bounded(1);
+        send.send(1).unwrap();
+        move || {
+            chan::select! {
+                recv(receive) -> one => send.send(one.unwrap()).unwrap(),
+                default => unreachable!(),
+            }
+        }
+    });
+    leaves_at(|| {
+        let nothing = chan::never::<()>();
+        move || assert!(nothing.try_recv().is_err())
     });
 }
 
-/// Also because whoever has started some hundreds lets them run.
 #[test]
-fn a_spawn_is_a_safe_point() {
+fn locks_and_the_like_that_are_free_are_safe_points() {
+    leaves_at(|| {
+        let mutex = sync::Mutex::new(0);
+        move || *mutex.lock().unwrap() += 1
+    });
+    leaves_at(|| {
+        let mutex = sync::Mutex::new(0);
+        move || *mutex.try_lock().unwrap() += 1
+    });
+    leaves_at(|| {
+        let lock = sync::RwLock::new(0);
+        move || assert_eq!(*lock.read().unwrap(), 0)
+    });
+    leaves_at(|| {
+        let lock = sync::RwLock::new(0);
+        move || *lock.write().unwrap() += 1
+    });
+    leaves_at(|| {
+        let semaphore = sync::Semaphore::new(1);
+        move || drop(semaphore.acquire())
+    });
+    leaves_at(|| || sync::Once::new().call_once(|| ()));
+    leaves_at(|| {
+        let barrier = sync::Barrier::new(1);
+        move || assert!(barrier.wait().is_leader())
+    });
+    leaves_at(|| {
+        let group = sync::WaitGroup::new();
+        move || {
+            group.add(1);
+            group.done();
+            group.wait();
+        }
+    });
+    leaves_at(|| {
+        let condvar = sync::Condvar::new();
+        move || condvar.notify_one()
+    });
+}
+
+#[test]
+fn calls_about_others_and_the_time_are_safe_points() {
+    // Also because whoever has started some hundreds lets them run.
     leaves_at(|| || drop(go(|| ())));
+    leaves_at(|| || heist::thread::current().unpark());
+    leaves_at(|| || time::sleep(Duration::ZERO));
+    leaves_at(|| || assert!(time::Timer::after(Duration::from_secs(60), || ()).stop()));
+    // Most of the time it is in no call, where its P would be taken.
+    leaves_at(|| {
+        || {
+            (0..1000).for_each(|_| std::hint::spin_loop());
+            assert_eq!(heist::syscall(|| 1), 1);
+        }
+    });
+    leaves_at(|| {
+        let (mut one, mut other) = heist::net::UnixStream::pair().unwrap();
+        move || {
+            one.write_all(b"x").unwrap();
+            other.read_exact(&mut [0]).unwrap();
+        }
+    });
+}
+
+/// Whoever heeds a request waits behind all others of the runtime, and not only behind those
+/// of its P.
+#[test]
+fn who_leaves_at_a_safe_point_goes_to_the_tail_of_the_global_queue() {
+    let turns_of_others = || {
+        let (turns, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        // They take turns on the P. Behind them alone it would come after one of each.
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let (turns, stop) = (turns.clone(), stop.clone());
+                go(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        turns.fetch_add(1, Ordering::Relaxed);
+                        heist::thread::yield_now();
+                    }
+                })
+            })
+            .collect();
+        heist::thread::yield_now();
+        let mutex = sync::Mutex::new(());
+        let before = turns.load(Ordering::Relaxed);
+        while turns.load(Ordering::Relaxed) == before {
+            drop(mutex.lock());
+        }
+        let between = turns.load(Ordering::Relaxed) - before;
+        stop.store(true, Ordering::Relaxed);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        (between, runtime::stats().retakes)
+    };
+    watched(|| {
+        let mut seen = Vec::new();
+        let run =
+            || Builder::new().max_procs(1).max_runners(0).build().unwrap().run(turns_of_others);
+        // As in `leaves_at`, not each time.
+        let global = (0..10).any(|_| {
+            seen.push(run());
+            matches!(seen.last(), Some((3.., 0)))
+        });
+        assert!(global, "turns of others, and retakes: {seen:?}");
+    });
 }
 
 /// However long it lasts.
@@ -92,7 +210,7 @@ fn no_preempt_keeps_the_p() {
 }
 
 /// How many threads of this process with such a name run, or could.
-fn busy_threads(name: &str) -> usize {
+pub(super) fn busy_threads(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     tasks
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok())
