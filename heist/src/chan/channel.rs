@@ -360,7 +360,9 @@ impl<T> Channel<T> {
     pub(super) fn len(&self) -> usize {
         let len = self.state.lock().len();
         if len == 0 {
-            park::poll_point();
+            park::poll_point()
+        } else {
+            park::safe_point()
         }
         len
     }
@@ -369,7 +371,9 @@ impl<T> Channel<T> {
     pub(super) fn is_full(&self) -> bool {
         let full = !self.state.lock().has_room();
         if full {
-            park::poll_point();
+            park::poll_point()
+        } else {
+            park::safe_point()
         }
         full
     }

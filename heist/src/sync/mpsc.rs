@@ -129,6 +129,7 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// If there is none, or none and no sender.
+    #[track_caller]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         self.inner.try_recv().map_err(|error| match error {
             chan::TryRecvError::Empty => TryRecvError::Empty,
@@ -213,6 +214,7 @@ impl<T> Iterator for Iter<'_, T> {
 
 impl<T> Iterator for TryIter<'_, T> {
     type Item = T;
+    #[track_caller]
     fn next(&mut self) -> Option<T> {
         self.rx.try_recv().ok()
     }

@@ -239,3 +239,50 @@ fn locked_twice(site: &'static Location<'static>) -> ! {
          would wait for itself forever; drop the first guard before"
     )
 }
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+    use crate::prim::hint;
+    use crate::{Builder, go, thread};
+    use std::sync::Arc;
+
+    /// As in Go: one that was woken after more than a millisecond, and finds that another has
+    /// come before it, is handed the mutex next.
+    #[test]
+    fn who_has_waited_a_millisecond_in_vain_is_handed_the_mutex() {
+        Builder::new().max_procs(1).build().unwrap().run(|| {
+            for waits_long in [true, false] {
+                let mutex = Arc::new(RawMutex::new());
+                let site = Location::caller();
+                mutex.lock(site);
+                let its = mutex.clone();
+                let waiter = go(move || {
+                    its.lock(site);
+                    its.unlock();
+                });
+                while mutex.queue.lock().is_empty(0) {
+                    thread::yield_now();
+                }
+                let end = clock::now() + STARVES_AFTER;
+                while waits_long && clock::now() <= end {
+                    hint::spin_loop();
+                }
+                mutex.unlock();
+                assert!(mutex.try_lock_only(), "the waiter is woken, and has not run yet");
+                while mutex.queue.lock().is_empty(0) {
+                    thread::yield_now();
+                }
+                // The machine may have stopped this thread for a millisecond.
+                if waits_long {
+                    assert!(mutex.word.is_starving());
+                }
+                let hands_over = mutex.word.is_starving();
+                mutex.unlock();
+                assert_eq!(mutex.owner().is_some(), hands_over, "the waiter owns it, or nobody");
+                waiter.join().unwrap();
+                assert!(!mutex.word.is_starving() && mutex.owner().is_none(), "it is over");
+            }
+        });
+    }
+}

@@ -3,7 +3,7 @@
 use super::queue::{Locked, Wait, WaitQueue, Waited};
 use crate::sched::g::WaitReason;
 use crate::sched::park;
-use crate::sched::protocol::rwlock::{Kind, Next, RwLockWord};
+use crate::sched::protocol::rwlock::{Kind, Leave, Next, RwLockWord};
 use std::panic::Location;
 
 /// The lists of the queue.
@@ -78,15 +78,19 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn leave_read(&self) {
-        if self.word.leave_read() {
-            self.hand_over(WRITERS);
+        match self.word.leave_read() {
+            Leave::Done => {}
+            Leave::HandOver => self.hand_over(WRITERS),
+            Leave::NotHeld => not_held(),
         }
     }
 
     #[inline]
     pub(super) fn leave_write(&self) {
-        if self.word.leave_write() {
-            self.hand_over(READERS);
+        match self.word.leave_write() {
+            Leave::Done => {}
+            Leave::HandOver => self.hand_over(READERS),
+            Leave::NotHeld => not_held(),
         }
     }
 
@@ -129,4 +133,9 @@ impl RawRwLock {
         drop(queue);
         drop(readers);
     }
+}
+
+#[cold]
+fn not_held() -> ! {
+    panic!("sync: unlock of unlocked rwlock: a guard was dropped twice, or one that was forgotten")
 }

@@ -46,6 +46,17 @@ impl Semaphore {
     /// How many permits are free, as of some recent moment.
     #[must_use]
     pub fn available_permits(&self) -> usize {
+        let permits = self.count();
+        if permits == 0 {
+            park::poll_point()
+        } else {
+            park::safe_point()
+        }
+        permits
+    }
+
+    /// [`available_permits`](Self::available_permits) that lets nobody else run.
+    fn count(&self) -> usize {
         *self.queue.lock() as usize
     }
 
@@ -205,7 +216,7 @@ impl Semaphore {
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let permits = self.available_permits();
+        let permits = self.count();
         f.debug_struct("Semaphore").field("permits", &permits).finish_non_exhaustive()
     }
 }

@@ -45,12 +45,7 @@ impl Ticker {
     pub fn tick(&mut self) -> Instant {
         let Some(due) = self.next else { self.wait_for_ever(Location::caller()) };
         super::sleep_until_clock(crate::prim::clock::at(due), Location::caller());
-        let late = clock::instant().saturating_duration_since(due).as_nanos();
-        let missed = u32::try_from(late / self.period.as_nanos()).unwrap_or(u32::MAX);
-        self.next = self
-            .period
-            .checked_mul(missed.saturating_add(1))
-            .and_then(|ahead| due.checked_add(ahead));
+        self.next = after(due, self.period, clock::instant());
         due
     }
 
@@ -111,5 +106,34 @@ impl Iterator for Ticker {
     #[track_caller]
     fn next(&mut self) -> Option<Instant> {
         Some(self.tick())
+    }
+}
+
+/// The first tick after `now`, of those that come each period after `due`: those that were
+/// missed are left out.
+fn after(due: Instant, period: Duration, now: Instant) -> Option<Instant> {
+    const SECOND: u128 = 1_000_000_000;
+    let late = now.saturating_duration_since(due).as_nanos();
+    let ahead = late - late % period.as_nanos();
+    let ahead = Duration::new((ahead / SECOND) as u64, (ahead % SECOND) as u32);
+    due.checked_add(ahead)?.checked_add(period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_that_were_missed_are_left_out() {
+        let (due, ns) = (clock::instant(), Duration::from_nanos);
+        let after = |period, late| after(due, period, due + late).map(|tick| tick - due);
+        assert_eq!(after(ns(10), ns(0)), Some(ns(10)));
+        assert_eq!(after(ns(10), ns(9)), Some(ns(10)));
+        assert_eq!(after(ns(10), ns(10)), Some(ns(20)));
+        assert_eq!(after(ns(10), ns(25)), Some(ns(30)));
+        let day = Duration::from_secs(86_400);
+        assert_eq!(after(ns(1), day), Some(day + ns(1)), "more than 2³² of them");
+        assert_eq!(after(day, ns(1)), Some(day));
+        assert_eq!(after(Duration::MAX, ns(1)), None, "never");
     }
 }

@@ -340,3 +340,31 @@ fn messages_are_not_dropped_elsewhere() {
     assert!(dropped.is_err());
     assert_eq!(std::rc::Rc::strong_count(&message), 2, "dropped");
 }
+
+/// One that stands in front and has no message for whoever comes does not hide those behind
+/// it, also from one who will not wait.
+#[allow(clippy::diverging_sub_expression, unreachable_code)]
+#[test]
+fn a_promise_that_is_not_kept_hides_nobody() {
+    everywhere(|| {
+        let (s, r) = bounded::<u32>(0);
+        let (first, second) = (s.clone(), s);
+        let named = |name: &str| thread::Builder::new().name(name.into());
+        let waits = |who: &str| until(|| heist::debug::dump().contains(who));
+        let promises = named("promises").spawn(move || {
+            #[allow(clippy::never_loop)]
+            loop {
+                select! { send(first, break) -> sent => sent.unwrap(), }
+            }
+        });
+        waits("'promises' [select");
+        let sends = named("sends").spawn(move || second.send(5));
+        waits("'sends' [chan send");
+        select! {
+            recv(r) -> five => assert_eq!(five, Ok(5)),
+            default => panic!("a sender waits"),
+        }
+        promises.unwrap().join().unwrap();
+        sends.unwrap().join().unwrap().unwrap();
+    });
+}

@@ -73,6 +73,20 @@ fn what_channels_can_do_at_once_is_a_safe_point() {
         let nothing = chan::never::<()>();
         move || assert!(nothing.try_recv().is_err())
     });
+    leaves_at(|| {
+        let (send, receive) = chan::bounded(2);
+        send.send(1).unwrap();
+        move || assert!(!send.is_empty() && !receive.is_full())
+    });
+    leaves_at(|| {
+        let (send, receive) = chan::bounded(1);
+        send.send(1).unwrap();
+        move || {
+            let mut select = chan::Select::new();
+            select.recv(&receive);
+            assert_eq!(select.try_ready(), Ok(0));
+        }
+    });
 }
 
 #[test]
@@ -96,6 +110,10 @@ fn locks_and_the_like_that_are_free_are_safe_points() {
     leaves_at(|| {
         let semaphore = sync::Semaphore::new(1);
         move || drop(semaphore.acquire())
+    });
+    leaves_at(|| {
+        let semaphore = sync::Semaphore::new(1);
+        move || assert_eq!(semaphore.available_permits(), 1)
     });
     leaves_at(|| || sync::Once::new().call_once(|| ()));
     leaves_at(|| {

@@ -20,11 +20,12 @@ fn those_who_look_let_others_run() {
             let (stop, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
             let sleeper = heist::go(|| thread::park());
             thread::scope(|s| {
-                let in_vain: [Box<dyn Fn() -> bool + Send + '_>; 7] = [
+                let in_vain: [Box<dyn Fn() -> bool + Send + '_>; 8] = [
                     Box::new(|| mutex.try_lock().is_err()),
                     Box::new(|| written.try_read().is_err()),
                     Box::new(|| written.try_write().is_err()),
                     Box::new(|| permits.try_acquire().is_none()),
+                    Box::new(|| permits.available_permits() == 0),
                     Box::new(|| context.err().is_none()),
                     Box::new(|| !sleeper.is_finished()),
                     Box::new(move || receiver.try_recv().is_err()),

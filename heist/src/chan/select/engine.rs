@@ -303,6 +303,7 @@ pub(super) fn ready(
     biased: bool,
     site: Site,
 ) -> Option<usize> {
+    park::safe_point();
     if cases.is_empty() {
         sleep_without_cases(until, site);
         return None;

@@ -292,25 +292,29 @@ impl<T> Receiver<T> {
             // SAFETY: there is no latch; the slot is the caller's promise.
             return unsafe { self.finish(self.attempt(slot), slot, site) };
         };
-        let mut state = channel.state.lock();
-        let message = match state.take() {
-            Take::Empty => return None,
-            Take::Message(message, wakes) => {
-                drop(state);
-                wakes.wake();
-                message
+        let message = loop {
+            let mut state = channel.state.lock();
+            match state.take() {
+                Take::Empty => return None,
+                Take::Message(message, wakes) => {
+                    drop(state);
+                    wakes.wake();
+                    break message;
+                }
+                Take::Sender(sender) => {
+                    drop(state);
+                    break state::collect(sender);
+                }
+                Take::Promise(sender) => {
+                    drop(state);
+                    // SAFETY: the slot is empty and has room for a `T`.
+                    if unsafe { promised_into(sender, slot, site) } {
+                        return Some(Token::Message);
+                    }
+                    // It was not kept. Somebody else may stand behind that one.
+                }
+                Take::Disconnected => return Some(Token::Disconnected),
             }
-            Take::Sender(sender) => {
-                drop(state);
-                state::collect(sender)
-            }
-            Take::Promise(sender) => {
-                drop(state);
-                // SAFETY: the slot is empty and has room for a `T`.
-                let came = unsafe { promised_into(sender, slot, site) };
-                return came.then_some(Token::Message);
-            }
-            Take::Disconnected => return Some(Token::Disconnected),
         };
         // SAFETY: as above.
         unsafe { slot.cast::<T>().write(message) };

@@ -47,6 +47,17 @@ pub(crate) enum Next {
     Writer,
 }
 
+/// What one who has left must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Leave {
+    Done,
+    /// It was the last, and somebody is queued.
+    HandOver,
+    /// It had not entered: nothing has changed, but for a moment.
+    NotHeld,
+}
+
 /// The word.
 #[derive(Debug)]
 pub(crate) struct RwLockWord {
@@ -119,21 +130,29 @@ impl RwLockWord {
         }
     }
 
-    /// A reader leaves. Returns whether it must hand the lock over.
+    /// A reader leaves.
     #[inline]
-    #[must_use]
-    pub(crate) fn leave_read(&self) -> bool {
+    pub(crate) fn leave_read(&self) -> Leave {
         // Release: pairs with the acquire of the next writer.
-        let word = self.word.fetch_sub(READER, Ordering::Release).wrapping_sub(READER);
-        word & HELD == 0 && word & QUEUED != 0
+        let before = self.word.fetch_sub(READER, Ordering::Release);
+        let word = before.wrapping_sub(READER);
+        if before < READER {
+            self.word.fetch_add(READER, Ordering::Relaxed);
+            return Leave::NotHeld;
+        }
+        if word & HELD == 0 && word & QUEUED != 0 { Leave::HandOver } else { Leave::Done }
     }
 
-    /// The writer leaves. Returns whether it must hand the lock over.
+    /// The writer leaves.
     #[inline]
-    #[must_use]
-    pub(crate) fn leave_write(&self) -> bool {
+    pub(crate) fn leave_write(&self) -> Leave {
         // Release: pairs with the acquire of whoever enters next.
-        self.word.fetch_sub(WRITER, Ordering::Release).wrapping_sub(WRITER) & QUEUED != 0
+        let before = self.word.fetch_sub(WRITER, Ordering::Release);
+        if before & WRITER == 0 {
+            self.word.fetch_add(WRITER, Ordering::Relaxed);
+            return Leave::NotHeld;
+        }
+        if before & QUEUED != 0 { Leave::HandOver } else { Leave::Done }
     }
 
     /// The writer becomes a reader, if nobody is queued.
@@ -263,7 +282,7 @@ mod model {
         fn read(&self, me: usize) {
             self.enter(Kind::Reader, me);
             self.data.get();
-            if self.word.leave_read() {
+            if self.word.leave_read() == Leave::HandOver {
                 self.hand_over(true);
             }
         }
@@ -271,7 +290,7 @@ mod model {
         fn write(&self, me: usize) {
             self.enter(Kind::Writer, me);
             self.data.set(self.data.get() + 1);
-            if self.word.leave_write() {
+            if self.word.leave_write() == Leave::HandOver {
                 self.hand_over(false);
             }
         }
@@ -329,7 +348,7 @@ mod model {
                     drop(queue);
                     world.beds[2].sleep();
                     world.word.entered();
-                    if world.word.leave_read() {
+                    if world.word.leave_read() == Leave::HandOver {
                         world.hand_over(true);
                     }
                 })
@@ -340,14 +359,14 @@ mod model {
                     if world.word.try_enter(Kind::Writer) {
                         world.data.set(world.data.get() + 1);
                         assert_ne!(world.word.word.load(Ordering::Relaxed) & WRITER, 0);
-                        if world.word.leave_write() {
+                        if world.word.leave_write() == Leave::HandOver {
                             world.hand_over(false);
                         }
                     }
                 })
             };
             world.data.set(1);
-            if world.word.leave_write() {
+            if world.word.leave_write() == Leave::HandOver {
                 world.hand_over(false);
             }
             reader.join().unwrap();
