@@ -244,7 +244,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
 
     fn start(mut self) -> Result<Arc<Registry>, ThreadPoolBuildError> {
         let threads = self.threads();
-        if self.use_current_thread && (m::current().is_some() || here::is_member()) {
+        if self.use_current_thread && (m::current().is_some() || here::member().is_some()) {
             return Err(ThreadPoolBuildError(Kind::CurrentThreadAlreadyInPool));
         }
         // The one that counts as the caller's stays unused, unless it is the only one.
