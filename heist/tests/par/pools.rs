@@ -1,6 +1,6 @@
 //! Pools and their threads.
 
-use super::common::watched;
+use super::common::{in_a_process, stderr, watched};
 use super::{fib, pool};
 use heist::par::{self, ThreadPoolBuilder};
 use std::sync::Arc;
@@ -103,6 +103,31 @@ fn a_thread_that_counts_as_part_of_a_pool() {
     })
     .join()
     .unwrap();
+}
+
+const INITIALIZED: &str = "The global thread pool has already been initialized.";
+
+#[test]
+fn the_default_runtime_is_built_once() {
+    if let Some(output) = in_a_process() {
+        return assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let global = |threads| ThreadPoolBuilder::new().num_threads(threads).build_global();
+    global(3).unwrap();
+    assert_eq!(par::current_num_threads(), 3);
+    assert_eq!(par::join(par::current_num_threads, par::current_thread_index).0, 3);
+    assert_eq!(global(2).unwrap_err().to_string(), INITIALIZED);
+    assert_eq!(par::current_num_threads(), 3);
+}
+
+#[test]
+fn the_default_runtime_is_not_built_when_it_runs() {
+    if let Some(output) = in_a_process() {
+        return assert!(output.status.success(), "{}", stderr(&output));
+    }
+    assert_eq!(heist::run(|| fib(10)), 55);
+    let error = ThreadPoolBuilder::new().build_global().unwrap_err();
+    assert_eq!(error.to_string(), INITIALIZED);
 }
 
 #[test]
