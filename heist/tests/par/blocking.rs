@@ -1,7 +1,7 @@
 //! Branches may block, also on each other.
 
 use super::{fib, pool};
-use heist::par::join;
+use heist::par::{FnContext, join, join_context};
 use std::time::Duration;
 
 #[test]
@@ -24,6 +24,17 @@ fn the_second_branch_waits_for_the_first() {
         });
         assert_eq!(got, 7);
     }
+}
+
+/// A branch that was taken is told so.
+#[test]
+fn the_branch_that_another_runs_has_migrated() {
+    let (sender, receiver) = heist::chan::bounded(0);
+    let migrated = pool(1).install(|| {
+        let first = |context: FnContext| receiver.recv().map(|()| context.migrated());
+        join_context(first, |context| sender.send(()).map(|()| context.migrated()))
+    });
+    assert_eq!(migrated, (Ok(false), Ok(true)));
 }
 
 /// An outer fork that is the only one that can wake the innermost branch.
