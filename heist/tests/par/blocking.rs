@@ -105,16 +105,27 @@ fn a_join_with_a_mutex_of_stds_held_does_not_deadlock() {
     assert_eq!(mutex.into_inner().unwrap(), 2 * 4 * 5 * 144);
 }
 
-/// The first branch blocks its thread in a way that nobody declares: the second is
-/// raided.
+/// The first branch blocks its thread: the second is shared before, or raided if nobody
+/// declares the call. On one P that goes with another thread.
 #[test]
-fn a_branch_that_blocks_its_thread_is_raided() {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let got = pool(2).install(move || {
-        let receive = move || receiver.recv_timeout(Duration::from_secs(60)).unwrap();
-        join(receive, move || sender.send(11).unwrap()).0
-    });
-    assert_eq!(got, 11);
+fn a_branch_that_blocks_its_thread_has_its_forks_taken() {
+    type Call = fn(&dyn Fn() -> u32) -> u32;
+    let calls: [(&str, Call); 3] = [
+        ("syscall", |call| heist::syscall(call)),
+        ("blocking", |call| heist::blocking(call)),
+        ("undeclared", |call| call()),
+    ];
+    for (name, call) in calls {
+        for procs in [1, 2] {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let got = pool(procs).install(move || {
+                let receive =
+                    move || call(&|| receiver.recv_timeout(Duration::from_secs(60)).unwrap());
+                join(receive, move || sender.send(11).unwrap()).0
+            });
+            assert_eq!(got, 11, "{name} on {procs}");
+        }
+    }
 }
 
 /// A computation that does not fork any more does not keep its forks from others.
