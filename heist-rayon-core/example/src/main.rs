@@ -1,11 +1,13 @@
 //! A program that knows only rayon, on heist.
 //!
-//! Nothing here but the last line of `main` names heist: the patch in `Cargo.toml`
-//! does it.
+//! Nothing here names heist but what shows that it is there: the patch in `Cargo.toml` does it.
 
 use rayon::prelude::*;
 
 fn main() {
+    let on_goroutines = rayon::broadcast(|_| heist::runtime::goroutine_id().is_some());
+    assert!(on_goroutines.into_iter().all(|is| is), "the patch of rayon-core is not in use");
+
     let limit = 2_000_000u64;
     let primes = (2..limit).into_par_iter().filter(|n| is_prime(*n)).count();
     println!("{primes} primes below {limit}");

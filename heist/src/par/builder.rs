@@ -225,6 +225,14 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// Starts the pool and makes it the default runtime, which plain threads use and
     /// [`heist::go`](crate::go) does.
     ///
+    /// ```standalone_crate
+    /// use heist::par::{self, ThreadPoolBuilder};
+    /// ThreadPoolBuilder::new().num_threads(3).build_global().unwrap();
+    /// assert_eq!(par::current_num_threads(), 3);
+    /// let again = ThreadPoolBuilder::new().build_global().unwrap_err();
+    /// assert_eq!(again.to_string(), "The global thread pool has already been initialized.");
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`build`](Self::build), and if there is a default runtime already: this was
@@ -244,7 +252,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
 
     fn start(mut self) -> Result<Arc<Registry>, ThreadPoolBuildError> {
         let threads = self.threads();
-        if self.use_current_thread && (m::current().is_some() || here::is_member()) {
+        if self.use_current_thread && (m::current().is_some() || here::member().is_some()) {
             return Err(ThreadPoolBuildError(Kind::CurrentThreadAlreadyInPool));
         }
         // The one that counts as the caller's stays unused, unless it is the only one.

@@ -22,13 +22,9 @@ thread_local! {
     static MEMBER: Cell<Option<(u16, u32)>> = const { Cell::new(None) };
 }
 
-/// Whether the calling plain thread is part of a pool that lives.
-pub(super) fn is_member() -> bool {
-    member().is_some()
-}
-
+/// The pool that the calling plain thread is a part of, if that lives.
 #[inline(never)] // it reads a thread-local: see `prim::thread::slot`
-fn member() -> Option<&'static Sched> {
+pub(super) fn member() -> Option<&'static Sched> {
     let (slot, life) = MEMBER.get()?;
     let sched = crate::sched::schedt::at(slot);
     (sched.life() == life && !sched.closing()).then_some(sched)

@@ -1,6 +1,6 @@
 //! `join`: two branches that may run at the same time.
 
-use super::measure;
+use super::{measure, registry};
 use crate::runtime;
 use crate::sched::forks::{self, Approach, List, Order, Record, Settled};
 use crate::sched::protocol::forks::Unlinked;
@@ -287,7 +287,7 @@ where
     match *approach {
         Approach::Outside => {
             let both = move || again(a, b, true);
-            runtime::run_on(runtime::default_sched(), None, Location::caller(), both)
+            runtime::run_on(registry::outside(), None, Location::caller(), both)
         }
         Approach::Deep => {
             // Frames may hold several copies of what is passed by value: with those the

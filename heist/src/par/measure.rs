@@ -311,3 +311,38 @@ impl Deferred {
 
 /// How much stack a closure finds at least.
 const ROOM: usize = 128 << 10;
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+
+    fn of(work: u64, span: u64, burdened_span: u64, forks: u64) -> Measured {
+        let micros = Duration::from_micros;
+        Measured {
+            work: micros(work),
+            span: micros(span),
+            burdened_span: micros(burdened_span),
+            forks,
+        }
+    }
+
+    #[test]
+    fn the_bound_is_a_share_of_the_work_and_the_burdened_span() {
+        let measured = of(1_000, 100, 150, 7);
+        assert_eq!(measured.bound(4), Duration::from_micros(250 + 150));
+        assert_eq!(measured.bound(0), Duration::from_micros(1_000 + 150), "at least one P");
+        assert_eq!(measured.parallelism(), 10.0);
+        assert!((measured.burdened_parallelism() - 1_000.0 / 150.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn each_advice_where_it_is_due() {
+        let advice = |measured: Measured| measured.advice(4);
+        assert!(advice(of(1_000, 1_000, 1_000, 0)).contains("no forks"));
+        assert!(advice(of(1_000, 900, 910, 3)).contains("one strand"));
+        assert!(advice(of(1_000, 200, 210, 3)).contains("is little for 4 Ps"));
+        assert!(advice(of(1_000, 10, 500, 99)).contains("sharing costs more than 4 Ps gain"));
+        // 1000 / (1000 / 4 + 20)
+        assert!(advice(of(1_000, 10, 20, 99)).contains("enough for 4 Ps: expect about 3.7 times"));
+    }
+}

@@ -205,7 +205,7 @@ impl fmt::Debug for ThreadPool {
     }
 }
 
-/// So that a failed build ends its threads like a pool that is dropped.
+/// So that `?` works in functions that do I/O; the error is the cause of the other one.
 impl From<ThreadPoolBuildError> for std::io::Error {
     fn from(error: ThreadPoolBuildError) -> Self {
         std::io::Error::other(error)

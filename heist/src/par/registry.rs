@@ -1,5 +1,6 @@
 //! What a pool has beside its scheduler.
 
+use super::here;
 use crate::prim::atomic::{AtomicUsize, Ordering};
 use crate::runtime;
 use crate::sched::forks::is_shutdown;
@@ -115,9 +116,17 @@ fn handle_panic(registry: Option<&Registry>, payload: Box<dyn Any + Send>) {
     }
 }
 
-/// The runtime that the caller is on, or the default one.
+/// The runtime that the caller is on. That of a plain thread is the pool that it counts as
+/// a part of, or the default one.
 pub(super) fn current() -> &'static Sched {
-    runtime::current_sched()
+    m::current().map_or_else(outside, |m| m.sched)
+}
+
+/// The runtime that a caller goes to that is no goroutine.
+pub(super) fn outside() -> &'static Sched {
+    // A thread of a runtime's, in a handler, is a part of no other one.
+    let member = if m::current().is_none() { here::member() } else { None };
+    member.unwrap_or_else(runtime::default_sched)
 }
 
 /// Whether the caller is a goroutine of this runtime.

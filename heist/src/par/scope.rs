@@ -169,7 +169,7 @@ pub(super) fn inside<R: Send>(site: &'static Location<'static>, f: impl FnOnce()
     if runtime::goroutine_id().is_some() {
         return f();
     }
-    runtime::run_on(runtime::default_sched(), None, site, f)
+    runtime::run_on(registry::outside(), None, site, f)
 }
 
 impl<'scope> Scope<'scope> {

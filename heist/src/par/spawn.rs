@@ -1,7 +1,6 @@
 //! `spawn`: closures that nobody waits for.
 
 use super::registry::{self, Alive};
-use crate::runtime;
 use crate::sched::jobs::{Entry, Job, NextOf, Runner};
 use crate::sched::m::Inside;
 use crate::sched::p::P;
@@ -124,8 +123,8 @@ fn failed(error: &sched_spawn::SpawnError) {
     }
 }
 
-/// How many closures the pool of the caller runs at a time; on a plain thread, the
-/// default runtime.
+/// How many closures the pool of the caller runs at a time; on a plain thread that is part
+/// of none, the default runtime.
 ///
 /// ```
 /// let pool = heist::par::ThreadPoolBuilder::new().num_threads(3).build()?;
@@ -133,5 +132,5 @@ fn failed(error: &sched_spawn::SpawnError) {
 /// # Ok::<(), heist::par::ThreadPoolBuildError>(())
 /// ```
 pub fn current_num_threads() -> usize {
-    runtime::max_procs()
+    registry::current().procs() as usize
 }

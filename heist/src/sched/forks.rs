@@ -82,6 +82,17 @@ impl Desk {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// The next fork sets the desk up anew. One that was asked for a branch does so anyway,
+    /// and must not forget it: whoever asked may be asleep.
+    fn measure_anew(&self) {
+        let guard = self.guard.load(Ordering::Relaxed);
+        if guard < SPECIAL {
+            // Relaxed: as in `ask`. If it fails, somebody has asked meanwhile.
+            let (set, unset) = (Ordering::Relaxed, Ordering::Relaxed);
+            let _asked = self.guard.compare_exchange(guard, UNSET, set, unset);
+        }
+    }
+
     /// Asks for a branch.
     pub(super) fn ask(&self) -> Ask {
         let guard = self.guard.load(Ordering::Relaxed);
@@ -274,6 +285,10 @@ pub(crate) fn approach(here: usize) -> Approach {
         return Approach::Metered(list);
     }
     let Some(inside) = Inside::enter() else { return Approach::Serial };
+///
+/// It must not unwind: the caller's second branch is bytes meanwhile, which nobody would drop.
+/// So an order to unwind that comes while it yields is left to the next wait
+/// (`park::heed_request`), and what is called here calls nobody's code but the runtime's.
     let sched = inside.sched();
     if sched.closing() {
         return Approach::Serial;
@@ -350,7 +365,7 @@ pub(crate) const SEGMENT: usize = 1 << 20;
 /// The calling goroutine goes on on another segment: forks measure anew.
 pub(crate) fn refresh() {
     if let Some(m) = m::current() {
-        m.desk.guard.store(UNSET, Ordering::Relaxed);
+        m.desk.measure_anew();
     }
 }
 
@@ -616,4 +631,24 @@ pub(crate) fn shutdown_payload() -> Box<dyn Any + Send> {
 /// Whether a panic's payload is the order to unwind.
 pub(crate) fn is_shutdown(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Shutdown>()
+}
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+
+    /// Whoever asked may sleep: the question stays until a fork answers it.
+    #[test]
+    fn another_segment_does_not_forget_a_question() {
+        let desk = Desk::new();
+        desk.measure_anew();
+        assert_eq!(desk.ask(), Ask::Nobody, "nobody forks");
+        desk.guard.store(0x1000, Ordering::Relaxed);
+        assert_eq!(desk.ask(), Ask::Asked);
+        desk.measure_anew();
+        assert_eq!(desk.ask(), Ask::Before, "still asked");
+        desk.guard.store(0x1000, Ordering::Relaxed);
+        desk.measure_anew();
+        assert_eq!(desk.ask(), Ask::Nobody, "to be set up anew");
+    }
 }

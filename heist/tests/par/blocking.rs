@@ -1,7 +1,7 @@
 //! Branches may block, also on each other.
 
 use super::{fib, pool};
-use heist::par::join;
+use heist::par::{FnContext, join, join_context};
 use std::time::Duration;
 
 #[test]
@@ -24,6 +24,17 @@ fn the_second_branch_waits_for_the_first() {
         });
         assert_eq!(got, 7);
     }
+}
+
+/// A branch that was taken is told so.
+#[test]
+fn the_branch_that_another_runs_has_migrated() {
+    let (sender, receiver) = heist::chan::bounded(0);
+    let migrated = pool(1).install(|| {
+        let first = |context: FnContext| receiver.recv().map(|()| context.migrated());
+        join_context(first, |context| sender.send(()).map(|()| context.migrated()))
+    });
+    assert_eq!(migrated, (Ok(false), Ok(true)));
 }
 
 /// An outer fork that is the only one that can wake the innermost branch.
@@ -94,16 +105,27 @@ fn a_join_with_a_mutex_of_stds_held_does_not_deadlock() {
     assert_eq!(mutex.into_inner().unwrap(), 2 * 4 * 5 * 144);
 }
 
-/// The first branch blocks its thread in a way that nobody declares: the second is
-/// raided.
+/// The first branch blocks its thread: the second is shared before, or raided if nobody
+/// declares the call. On one P that goes with another thread.
 #[test]
-fn a_branch_that_blocks_its_thread_is_raided() {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let got = pool(2).install(move || {
-        let receive = move || receiver.recv_timeout(Duration::from_secs(60)).unwrap();
-        join(receive, move || sender.send(11).unwrap()).0
-    });
-    assert_eq!(got, 11);
+fn a_branch_that_blocks_its_thread_has_its_forks_taken() {
+    type Call = fn(&dyn Fn() -> u32) -> u32;
+    let calls: [(&str, Call); 3] = [
+        ("syscall", |call| heist::syscall(call)),
+        ("blocking", |call| heist::blocking(call)),
+        ("undeclared", |call| call()),
+    ];
+    for (name, call) in calls {
+        for procs in [1, 2] {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let got = pool(procs).install(move || {
+                let receive =
+                    move || call(&|| receiver.recv_timeout(Duration::from_secs(60)).unwrap());
+                join(receive, move || sender.send(11).unwrap()).0
+            });
+            assert_eq!(got, 11, "{name} on {procs}");
+        }
+    }
 }
 
 /// A computation that does not fork any more does not keep its forks from others.

@@ -1,6 +1,6 @@
 //! Pools and their threads.
 
-use super::common::watched;
+use super::common::{in_a_process, stderr, watched};
 use super::{fib, pool};
 use heist::par::{self, ThreadPoolBuilder};
 use std::sync::Arc;
@@ -79,6 +79,21 @@ fn a_thread_that_counts_as_part_of_a_pool() {
         let pool = ThreadPoolBuilder::new().num_threads(2).use_current_thread().build().unwrap();
         assert_eq!(par::current_thread_index(), Some(0));
         assert_eq!(pool.install(par::current_thread_index), Some(1));
+        // What it calls without naming a pool goes to this one. (The others of this test
+        // program run on runtimes of other sizes.)
+        let more = ThreadPoolBuilder::new().num_threads(7).build().unwrap();
+        assert_eq!(more.install(par::current_num_threads), 7);
+        drop(more);
+        assert_eq!(par::current_num_threads(), 2);
+        let here = || pool.current_thread_index().is_some();
+        assert_eq!(par::join(here, here), (true, true));
+        assert!(par::scope(|_| here()) && par::scope_fifo(|_| here()));
+        assert_eq!(par::broadcast(|_| here()), [true, true]);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        par::in_place_scope(|s| s.spawn(|_| sender.send(here()).unwrap()));
+        assert_eq!(receiver.recv(), Ok(true));
+        par::spawn(move || sender.send(par::current_num_threads() == 2).unwrap());
+        assert_eq!(receiver.recv(), Ok(true));
         let again = ThreadPoolBuilder::new().use_current_thread().build();
         assert!(again.unwrap_err().to_string().contains("already part of another"));
         drop(pool);
@@ -88,6 +103,31 @@ fn a_thread_that_counts_as_part_of_a_pool() {
     })
     .join()
     .unwrap();
+}
+
+const INITIALIZED: &str = "The global thread pool has already been initialized.";
+
+#[test]
+fn the_default_runtime_is_built_once() {
+    if let Some(output) = in_a_process() {
+        return assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let global = |threads| ThreadPoolBuilder::new().num_threads(threads).build_global();
+    global(3).unwrap();
+    assert_eq!(par::current_num_threads(), 3);
+    assert_eq!(par::join(par::current_num_threads, par::current_thread_index).0, 3);
+    assert_eq!(global(2).unwrap_err().to_string(), INITIALIZED);
+    assert_eq!(par::current_num_threads(), 3);
+}
+
+#[test]
+fn the_default_runtime_is_not_built_when_it_runs() {
+    if let Some(output) = in_a_process() {
+        return assert!(output.status.success(), "{}", stderr(&output));
+    }
+    assert_eq!(heist::run(|| fib(10)), 55);
+    let error = ThreadPoolBuilder::new().build_global().unwrap_err();
+    assert_eq!(error.to_string(), INITIALIZED);
 }
 
 #[test]
