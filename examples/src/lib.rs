@@ -17,8 +17,9 @@ where
 {
     let address = std::env::args().nth(1).unwrap_or_else(|| default.to_owned());
     let listener = TcpListener::bind(address)?;
-    println!("listening on {}", listener.local_addr()?);
+    // First: whoever reads the line may send one at once.
     let signals = signal::notify(&[Signal::INT, Signal::TERM])?;
+    println!("listening on {}", listener.local_addr()?);
     drop(heist::go(move || accept(&listener, serve)));
     let signal = signals.recv().map_err(io::Error::other)?;
     println!("{signal}: closing down");

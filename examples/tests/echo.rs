@@ -30,17 +30,10 @@ fn what_is_sent_comes_back() {
 fn connections_leave_nothing_behind() {
     let server = Server::start(env!("CARGO_BIN_EXE_echo"), &[]);
     exchange(&server.connect(), b"x", 1);
-    let settled = |wanted: usize| {
-        (0..1000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            server.descriptors() <= wanted
-        })
-    };
-    assert!(settled(server.descriptors()));
-    let before = server.descriptors();
+    let before = server.own_descriptors();
     let open: Vec<_> = (0..200).map(|_| server.connect()).collect();
     open.iter().for_each(|stream| drop(exchange(stream, b"x", 1)));
     assert!(server.descriptors() >= 200);
     drop(open);
-    assert!(settled(before), "{} of {before}", server.descriptors());
+    assert!(server.settles_at(before), "{} of {before}", server.descriptors());
 }

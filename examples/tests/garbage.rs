@@ -6,7 +6,6 @@ mod common;
 use common::*;
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::time::Duration;
 
 const PEERS: u64 = 150;
 
@@ -62,15 +61,7 @@ fn peer(server: &Server, seed: u64, request: &[u8]) {
 fn annoy(server: &Server, request: &[u8]) {
     // One that is like the others, so that what they all need is there.
     peer(server, 0, request);
-    let nap = || std::thread::sleep(Duration::from_millis(5));
-    // What it keeps for itself: as many for a fifth of a second. Some it opens late.
-    let (mut before, mut same) = (server.descriptors(), 0);
-    while same < 40 {
-        nap();
-        let now = server.descriptors();
-        same = if now == before { same + 1 } else { 0 };
-        before = now;
-    }
+    let before = server.own_descriptors();
     // It says nothing all the while.
     let silent = server.connect();
     std::thread::scope(|scope| {
@@ -81,11 +72,7 @@ fn annoy(server: &Server, request: &[u8]) {
         }
     });
     drop(silent);
-    let settled = (0..2000).any(|_| {
-        nap();
-        server.descriptors() <= before
-    });
-    assert!(settled, "{} descriptors of {before}", server.descriptors());
+    assert!(server.settles_at(before), "{} descriptors of {before}", server.descriptors());
 }
 
 #[test]

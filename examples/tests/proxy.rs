@@ -82,10 +82,11 @@ fn postgresql_under_pgbench() {
     let data = folder.0.join("data");
     let made = program("initdb").args(["-A", "trust", "-U", "postgres", "-D"]).arg(&data).status();
     assert!(made.unwrap().success());
-    let port = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().port().to_string()
-    };
+    // One that nobody gets who asks for any, as the servers of the other tests do: the kernel
+    // chooses those from 32768 on.
+    let first = 20_000 + (std::process::id() % 10_000) as u16;
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let port = (first..first + 1000).find(is_free).expect("a free port").to_string();
     let mut server = program("postgres")
         .arg("-D")
         .arg(&data)

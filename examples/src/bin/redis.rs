@@ -59,10 +59,9 @@ impl Store {
         }
         let free = (!self.texts.contains_key(key)).then_some(());
         let list = free.map(|()| self.lists.entry(key.into()).or_default()).ok_or(WRONG_TYPE)?;
-        if front {
-            list.push_front(element.into())
-        } else {
-            list.push_back(element.into())
+        match front {
+            true => list.push_front(element.into()),
+            false => list.push_back(element.into()),
         }
         Ok(list.len())
     }
@@ -70,9 +69,7 @@ impl Store {
     fn pop(&mut self, key: &[u8], front: bool) -> Option<Bytes> {
         let list = self.lists.get_mut(key)?;
         let element = if front { list.pop_front() } else { list.pop_back() };
-        if list.is_empty() {
-            self.remove(key);
-        }
+        let _ = list.is_empty() && self.remove(key);
         element
     }
 }
@@ -163,12 +160,15 @@ impl Client {
         for key in keys {
             locked.waiting.entry(key.clone()).or_default().retain(|w| !w.same_channel(&give));
         }
-        // Whoever pushes has the lock: from here on nothing comes.
-        got.or_else(|| take.try_recv().ok()).map_or_else(|| line!("*-1"), |got| array(got.iter()))
+        // Whoever pushes has the lock: from here on nothing comes. Two lists may have had one.
+        let mut got = got.into_iter().chain(take.try_recv());
+        let first = got.next();
+        got.for_each(|[key, second]| drop(locked.push(&key, &second, front)));
+        first.map_or_else(|| line!("*-1"), |got| array(got.iter()))
     }
 
     fn subscribe(&mut self, channel: &Bytes, on: bool) -> Answer<()> {
-        self.flush()?;
+        let _ = self.flush(); // one that is gone leaves its channels all the same
         if self.inbox.is_none() {
             let mut stream = self.stream.get_ref().try_clone()?;
             let (sender, messages) = chan::bounded::<Bytes>(1024); // who is slower misses some
@@ -180,13 +180,13 @@ impl Client {
         all.retain(|other| !other.same_channel(&inbox));
         self.channels.retain(|other| other != channel);
         if on {
-            all.push(inbox);
+            all.push(inbox.clone());
             self.channels.push(channel.clone());
         }
         let what = if on { "$9\r\nsubscribe" } else { "$11\r\nunsubscribe" };
-        write!(self.replies, "*3\r\n{what}\r\n")?;
-        self.replies.extend(bulk(Some(channel)));
-        Ok(write!(self.replies, ":{}\r\n", self.channels.len())?)
+        let (head, tail) = (format!("*3\r\n{what}\r\n"), format!(":{}\r\n", self.channels.len()));
+        let reply = [head.as_bytes(), &bulk(Some(channel)), tail.as_bytes()].concat();
+        inbox.try_send(reply).or(Ok(())) // with the lock: before what is published next
     }
 
     fn run(&mut self, name: &[u8], args: &[Bytes]) -> Answer {

@@ -47,6 +47,27 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
+    /// How many it keeps for itself, when nobody is connected: as many for a fifth of a
+    /// second. Some it opens late, and connections that have ended are closed a moment later.
+    pub fn own_descriptors(&self) -> usize {
+        let (mut before, mut same) = (self.descriptors(), 0);
+        while same < 40 {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = self.descriptors();
+            same = if now == before { same + 1 } else { 0 };
+            before = now;
+        }
+        before
+    }
+
+    /// Whether it has at most so many open again, soon.
+    pub fn settles_at(&self, descriptors: usize) -> bool {
+        (0..2000).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            self.descriptors() <= descriptors
+        })
+    }
+
     /// Asks it to end, and waits for that.
     pub fn stop(mut self) -> Option<i32> {
         run("kill", &["-TERM", &self.child.id().to_string()]);

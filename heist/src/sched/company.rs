@@ -9,17 +9,26 @@
 //!
 //! Only the kernel knows which is the case, and it says so afterwards: it counts how
 //! long a thread that could run has waited for a CPU. So somebody is woken, sysmon looks
-//! what came of it, and if those who run wait markedly longer than one does alone,
-//! nobody is woken for a while; twice as long each time that an attempt ends like that, and
-//! half as long after one that does not.
+//! what came of it, and if those who run wait for a marked part of their time and get no
+//! more done than one does alone, nobody is woken for a while; twice as long each time that
+//! an attempt ends like that, and half as long after one that does not.
 //!
-//! Compared with being alone, not with nothing: on CPUs that other programs keep busy,
-//! one thread waits as long as two, and two get twice the share.
+//! *And get no more done*: on CPUs that other programs keep busy, one thread waits as long
+//! as two, and two get twice the share. Waiting does not tell that from a client whom the
+//! kernel has put on the CPU of the one that answers it: alone it waits for half of its
+//! time as well, and in company a little longer. That is why goroutines are counted.
+//! (Compared by what they wait, a server that was put there once kept its company ever
+//! after: one of three that were traced under wrk.)
+//!
+//! What one gets done alone is known from when it last was, and may be another matter
+//! since. So company that is there for that reason alone is left off now and then, for as
+//! long as it takes to count again; more and more rarely while that changes nothing.
 //!
 //! All of this is a guess about speed. A goroutine that computes is no reason to wait:
 //! sysmon wakes somebody for those behind it, whatever was learned.
 
 use super::m::M;
+use super::p::run_between;
 use super::schedt::Sched;
 use crate::prim::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -31,9 +40,19 @@ const LONG_WINDOW: u64 = 20_000_000;
 /// What was counted longer ago than this says nothing about now.
 const STALE: u64 = 10 * WINDOW;
 
-/// How much more of its time one who has company may wait for a CPU, of a thousand.
+/// How much of its time one who has company may wait for a CPU in any case, of a thousand.
 /// Three threads that are always able to run and share two CPUs wait 333.
 const MARKED: u64 = 150;
+
+/// Those who wait longer must get so many times as much done as one alone, in quarters:
+/// more than what one window differs from the next by chance.
+const WORTH: u64 = 5;
+
+/// After so many windows of company for that reason one is alone: at first, and after many
+/// such times. For as long as it takes to be so from the begin of a window to its end.
+const FIRST_TERM: u32 = 8;
+const LAST_TERM: u32 = 256;
+const RECOUNT_PAUSE: u64 = 4 * LONG_WINDOW;
 
 /// For how long nobody is woken after one attempt in vain, and after many. An attempt
 /// takes about a window or two: so rarely that the 99th percentile does not see it.
@@ -76,22 +95,33 @@ impl Company {
     }
 }
 
-/// How long the threads of a runtime have run and waited for a CPU, each, at some moment.
+/// What the threads of a runtime have run and waited for a CPU, each, and its Ps have run,
+/// until some moment.
 #[derive(Debug, Default)]
 struct Counted {
     at: u64,
     threads: Vec<Option<(u64, u64)>>,
+    steps: Vec<(u32, u32)>,
+}
+
+/// What came of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Came {
+    /// How much of the time in which they could run the threads have waited, of a thousand.
+    waited: u64,
+    /// How many goroutines were run in a second.
+    done: u64,
 }
 
 impl Counted {
-    fn now(ms: &[&'static M], at: u64) -> Counted {
+    fn now(sched: &'static Sched, ms: &[&'static M], at: u64) -> Counted {
         let count = |m: &&'static M| m.os_thread().ran_and_waited();
-        Counted { at, threads: ms.iter().map(count).collect() }
+        let threads = ms.iter().map(count).collect();
+        Counted { at, threads, steps: sched.ps().map(|p| p.steps()).collect() }
     }
 
-    /// How much of the time since `before` in which they could run they have waited,
-    /// of a thousand.
-    fn waited_since(&self, before: &Counted) -> Option<u64> {
+    /// `None` if nobody ran.
+    fn since(&self, before: &Counted) -> Option<Came> {
         let (mut ran, mut waited) = (0, 0);
         for (now, before) in self.threads.iter().zip(&before.threads) {
             if let (Some(now), Some(before)) = (now, before) {
@@ -99,7 +129,12 @@ impl Counted {
                 waited += now.1.saturating_sub(before.1);
             }
         }
-        (waited * 1000).checked_div(ran + waited)
+        let both = before.steps.iter().zip(&self.steps);
+        let done: u64 = both.map(|(before, now)| u64::from(run_between(*before, *now))).sum();
+        Some(Came {
+            waited: (waited * 1000).checked_div(ran + waited)?,
+            done: (done * 1_000_000_000).checked_div(self.at.saturating_sub(before.at))?,
+        })
     }
 }
 
@@ -113,8 +148,12 @@ pub(crate) struct Judge {
 /// What the windows so far say.
 #[derive(Debug)]
 struct Verdict {
-    /// How much one waits that is alone, of a thousand.
+    /// How many goroutines one runs in a second that is alone; 0 if that is not known.
     alone: u64,
+    /// How many windows of company there were that only this speaks for.
+    busy: u32,
+    /// How many there may be.
+    term: u32,
     /// The window before was one of being alone, from its begin to its end.
     settled: bool,
     /// The next pause.
@@ -123,7 +162,8 @@ struct Verdict {
 
 impl Judge {
     pub(crate) fn new() -> Judge {
-        let verdict = Verdict { alone: 0, settled: false, pause: FIRST_PAUSE };
+        let verdict =
+            Verdict { alone: 0, busy: 0, term: FIRST_TERM, settled: false, pause: FIRST_PAUSE };
         Judge { before: Counted::default(), verdict }
     }
 
@@ -142,13 +182,13 @@ impl Judge {
         company.shared.store(0, Ordering::Relaxed);
         company.kept.store(0, Ordering::Relaxed);
         let ms: Vec<_> = sched.shared.lock().all_ms.iter().take(MOST).copied().collect();
-        let before = std::mem::replace(&mut self.before, Counted::now(&ms, now));
+        let before = std::mem::replace(&mut self.before, Counted::now(sched, &ms, now));
         if now.saturating_sub(before.at) > STALE {
             return;
         }
-        if let Some(waited) = self.before.waited_since(&before) {
+        if let Some(came) = self.before.since(&before) {
             let was_alone = company.is_alone(before.at);
-            if let Some(pause) = self.verdict.hear(was_alone, shared, waited) {
+            if let Some(pause) = self.verdict.hear(was_alone, shared, came) {
                 company.alone_until.store(now.saturating_add(pause), Ordering::Relaxed);
             }
         }
@@ -156,31 +196,40 @@ impl Judge {
 }
 
 impl Verdict {
-    /// A window in which those who ran have waited so much. Returns for how long nobody
-    /// is to be woken from now on.
+    /// What came of a window. Returns for how long nobody is to be woken from now on.
     #[must_use]
-    fn hear(&mut self, was_alone: bool, shared: bool, waited: u64) -> Option<u64> {
+    fn hear(&mut self, was_alone: bool, shared: bool, came: Came) -> Option<u64> {
         let settled = std::mem::replace(&mut self.settled, was_alone && !shared);
         if was_alone {
             // Those who were awake when it began go on for a while: it counts from the
             // second such window on.
             if settled && self.settled {
-                self.alone = (self.alone + waited) / 2;
+                let before = if self.alone == 0 { came.done } else { self.alone };
+                self.alone = (before + came.done) / 2;
             }
             return None;
         }
         if !shared {
             return None;
         }
-        if waited <= self.alone + MARKED {
-            // Not at once what it was at first: where other programs come and go, one
-            // window in which they were not there says little.
-            self.pause = (self.pause / 2).max(FIRST_PAUSE);
+        let has_cpu = came.waited <= MARKED;
+        if has_cpu {
+            self.busy = 0;
+        } else if self.alone == 0 || came.done * 4 < self.alone * WORTH {
+            (self.busy, self.term) = (0, FIRST_TERM);
+            let pause = self.pause;
+            self.pause = (pause * 2).min(LAST_PAUSE);
+            return Some(pause);
+        }
+        // Not at once what it was at first: where other programs come and go, one
+        // window in which they were not there says little.
+        self.pause = (self.pause / 2).max(FIRST_PAUSE);
+        self.busy += u32::from(!has_cpu);
+        if self.busy < self.term {
             return None;
         }
-        let pause = self.pause;
-        self.pause = (pause * 2).min(LAST_PAUSE);
-        Some(pause)
+        (self.busy, self.term) = (0, (self.term * 2).min(LAST_TERM));
+        Some(RECOUNT_PAUSE)
     }
 }
 
@@ -192,42 +241,80 @@ mod tests {
         Judge::new().verdict
     }
 
-    #[test]
-    fn company_that_waits_is_not_woken_for_ever_longer() {
-        let mut verdict = verdict();
-        assert_eq!(verdict.hear(false, true, 300), Some(FIRST_PAUSE));
-        assert_eq!(verdict.hear(true, true, 300), None, "those who were awake");
-        assert_eq!(verdict.hear(true, false, 0), None);
-        assert_eq!(verdict.hear(false, true, 300), Some(2 * FIRST_PAUSE));
-        for _ in 0..20 {
-            assert!(verdict.hear(false, true, 300).is_some());
-        }
-        assert_eq!(verdict.hear(false, true, 300), Some(LAST_PAUSE));
-        assert_eq!(verdict.hear(false, true, 0), None, "there is a CPU");
-        assert_eq!(verdict.hear(false, true, 300), Some(LAST_PAUSE / 2), "for a moment");
-        for _ in 0..10 {
-            assert_eq!(verdict.hear(false, true, 0), None);
-        }
-        assert_eq!(verdict.hear(false, true, 300), Some(FIRST_PAUSE));
+    fn came(waited: u64, done: u64) -> Came {
+        Came { waited, done }
     }
 
     #[test]
-    fn who_waits_alone_as_well_may_have_company() {
+    fn company_that_waits_is_not_woken_for_ever_longer() {
         let mut verdict = verdict();
-        assert!(verdict.hear(false, true, 500).is_some());
-        for _ in 0..10 {
-            assert_eq!(verdict.hear(true, false, 500), None);
+        assert_eq!(verdict.hear(false, true, came(300, 9)), Some(FIRST_PAUSE));
+        assert_eq!(verdict.hear(true, true, came(300, 9)), None, "those who were awake");
+        assert_eq!(verdict.hear(true, false, came(0, 9)), None);
+        assert_eq!(verdict.hear(false, true, came(300, 9)), Some(2 * FIRST_PAUSE));
+        for _ in 0..20 {
+            assert!(verdict.hear(false, true, came(300, 9)).is_some());
         }
-        assert_eq!(verdict.hear(false, true, 520), None, "twice the share");
+        assert_eq!(verdict.hear(false, true, came(300, 9)), Some(LAST_PAUSE));
+        assert_eq!(verdict.hear(false, true, came(0, 9)), None, "there is a CPU");
+        assert_eq!(verdict.hear(false, true, came(300, 9)), Some(LAST_PAUSE / 2), "for a moment");
+        for _ in 0..10 {
+            assert_eq!(verdict.hear(false, true, came(0, 9)), None);
+        }
+        assert_eq!(verdict.hear(false, true, came(300, 9)), Some(FIRST_PAUSE));
+    }
+
+    /// One that knows what one gets done alone, which waits for half of its time.
+    fn settled(done: u64) -> Verdict {
+        let mut verdict = verdict();
+        assert!(verdict.hear(false, true, came(500, done)).is_some());
+        for _ in 0..10 {
+            assert_eq!(verdict.hear(true, false, came(500, done)), None);
+        }
+        assert_eq!(verdict.alone, done);
+        verdict
+    }
+
+    #[test]
+    fn who_waits_alone_as_well_may_have_company_that_gets_more_done() {
+        assert_eq!(settled(1000).hear(false, true, came(520, 2000)), None, "twice the share");
+        let mut beside_its_client = settled(1000);
+        assert!(beside_its_client.hear(false, true, came(520, 1050)).is_some());
+    }
+
+    #[test]
+    fn what_one_gets_done_alone_is_counted_again_when_it_was_long_ago() {
+        let mut verdict = settled(1000);
+        for term in [8, 16, 32, 64, 128, 256, 256] {
+            for _ in 1..term {
+                assert_eq!(verdict.hear(false, true, came(400, 5000)), None, "more to do");
+            }
+            assert_eq!(verdict.hear(false, true, came(400, 5000)), Some(RECOUNT_PAUSE));
+        }
+        for _ in 0..20 {
+            assert_eq!(verdict.hear(true, false, came(0, 5000)), None);
+        }
+        assert!(verdict.hear(false, true, came(400, 5000)).is_some(), "as much as one alone");
+    }
+
+    #[test]
+    fn company_that_has_a_cpu_is_not_left_off() {
+        let mut verdict = settled(1000);
+        for _ in 0..2 * LAST_TERM {
+            assert_eq!(verdict.hear(false, true, came(100, 1000)), None);
+        }
     }
 
     #[test]
     fn a_window_in_which_company_leaves_does_not_count_as_alone() {
         let mut verdict = verdict();
-        assert_eq!(verdict.hear(true, true, 900), None);
-        assert_eq!(verdict.hear(true, false, 900), None, "the first one");
-        assert_eq!(verdict.hear(true, false, 100), None);
-        assert_eq!(verdict.alone, 50);
+        assert_eq!(verdict.hear(true, true, came(0, 900)), None);
+        assert_eq!(verdict.hear(true, false, came(0, 900)), None, "the first one");
+        assert_eq!(verdict.alone, 0);
+        assert_eq!(verdict.hear(true, false, came(0, 100)), None);
+        assert_eq!(verdict.alone, 100);
+        assert_eq!(verdict.hear(true, false, came(0, 200)), None);
+        assert_eq!(verdict.alone, 150);
     }
 
     #[test]
@@ -244,10 +331,15 @@ mod tests {
 
     #[test]
     fn what_threads_have_waited_is_of_the_time_in_which_they_could_run() {
-        let count = |threads: &[Option<(u64, u64)>]| Counted { at: 0, threads: threads.to_vec() };
-        let before = count(&[Some((100, 50)), None, Some((7, 7))]);
-        let now = count(&[Some((400, 150)), Some((9, 9)), None, Some((1, 1))]);
-        assert_eq!(now.waited_since(&before), Some(250));
-        assert_eq!(before.waited_since(&before), None, "nobody ran");
+        let count = |at, threads: &[Option<(u64, u64)>], steps: &[(u32, u32)]| Counted {
+            at,
+            threads: threads.to_vec(),
+            steps: steps.to_vec(),
+        };
+        let before = count(0, &[Some((100, 50)), None, Some((7, 7))], &[(5, 0), (8, 2)]);
+        let threads = [Some((400, 150)), Some((9, 9)), None, Some((1, 1))];
+        let now = count(1_000_000, &threads, &[(35, 0), (8, 12), (99, 0)]);
+        assert_eq!(now.since(&before), Some(came(250, 40_000)), "a P more says nothing");
+        assert_eq!(before.since(&before), None, "nobody ran");
     }
 }
