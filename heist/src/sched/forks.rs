@@ -269,6 +269,10 @@ pub(crate) enum Approach {
 }
 
 /// The rare part of a fork: before its record, at address `here`, is linked.
+///
+/// It must not unwind: the caller's second branch is bytes meanwhile, which nobody would drop.
+/// So an order to unwind that comes while it yields is left to the next wait
+/// (`park::heed_request`), and what is called here calls nobody's code but the runtime's.
 #[cold]
 #[inline(never)]
 pub(crate) fn approach(here: usize) -> Approach {
@@ -285,10 +289,6 @@ pub(crate) fn approach(here: usize) -> Approach {
         return Approach::Metered(list);
     }
     let Some(inside) = Inside::enter() else { return Approach::Serial };
-///
-/// It must not unwind: the caller's second branch is bytes meanwhile, which nobody would drop.
-/// So an order to unwind that comes while it yields is left to the next wait
-/// (`park::heed_request`), and what is called here calls nobody's code but the runtime's.
     let sched = inside.sched();
     if sched.closing() {
         return Approach::Serial;
