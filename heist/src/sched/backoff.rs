@@ -31,6 +31,9 @@ pub(super) enum Round {
     Quiet,
     /// Nothing, and each P that is busy has run many goroutines since the last one.
     Smooth,
+    /// Nothing, and no P is busy at this moment: that says nothing of those that were, and
+    /// will be soon.
+    Idle,
 }
 
 /// What is to be known for the next sleep.
@@ -68,10 +71,10 @@ impl Backoff {
             return *self = Backoff::new();
         }
         self.quiet = self.quiet.saturating_add(1);
-        if round == Round::Quiet {
-            self.smooth = 0;
-        } else if self.delay >= MEDIUM {
-            self.smooth = self.smooth.saturating_add(1);
+        match round {
+            Round::Quiet => self.smooth = 0,
+            Round::Smooth if self.delay >= MEDIUM => self.smooth = self.smooth.saturating_add(1),
+            Round::Acted | Round::Smooth | Round::Idle => {}
         }
     }
 }
@@ -128,7 +131,8 @@ mod tests {
         let again: Vec<_> = (0..18).map(|_| sleep(Round::Smooth)).collect();
         assert_eq!(again[..17], [1_000; 17], "one did not move");
         assert_eq!(again[17], 2_000);
-        assert_eq!(sleep(Round::Acted), 4_000);
+        assert_eq!(sleep(Round::Idle), 4_000);
+        assert_eq!(sleep(Round::Acted), 4_000, "nobody was busy for a moment");
         assert_eq!(sleep(Round::Smooth), 20);
     }
 }

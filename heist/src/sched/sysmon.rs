@@ -413,11 +413,13 @@ impl Watch {
             });
         }
         acted |= self.beat(idle, now);
-        let is_smooth = !acted && !lingers && self.busy == now;
+        let is_busy = self.busy == now;
+        let is_smooth = !acted && !lingers && is_busy;
         self.confirm_soon(is_smooth, now);
         match acted {
             true => Round::Acted,
             false if is_smooth => Round::Smooth,
+            false if !is_busy && !lingers => Round::Idle,
             false => Round::Quiet,
         }
     }
@@ -444,9 +446,10 @@ impl Watch {
 
     /// A P that has run many and is with one that computes since moves, at this look. What
     /// is queued there waits for a second one, which comes as soon as ever, and not when all
-    /// that move are looked at again.
+    /// that move are looked at again. Not if it has gone on to another one during this look.
     fn confirm_soon(&mut self, is_smooth: bool, now: u64) {
-        let waits = || self.sched.ps().any(|p| !p.runq.is_empty());
+        let stays = |(p, seen): (&'static P, &Seen)| p.steps() == seen.steps && !p.runq.is_empty();
+        let waits = || self.sched.ps().zip(&self.seen).any(stays);
         self.confirms = is_smooth && !self.confirms && waits();
         if self.confirms {
             let soon = now + MEDIUM.as_nanos() as u64;
