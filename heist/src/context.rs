@@ -127,9 +127,13 @@ struct Outer {
 ///
 /// `body` must be callable with the arguments that are set, on whatever thread
 /// resumes the frame, and must not unwind.
+///
+/// Its type is known here, so that it becomes a part of the coroutine's function: one frame
+/// less on each stack, which is a cache line of each goroutine that waits, and one return
+/// that no CPU predicts.
 pub(crate) unsafe fn create<E: Default + 'static>(
     stack: Stack,
-    body: unsafe fn(*const ()),
+    body: impl Fn(*const ()) + 'static,
 ) -> NonNull<Frame<E>> {
     let frame = place_on::<E>(&stack);
     let (address, keeps) = (frame as usize, stack.keeps_from());
@@ -141,8 +145,7 @@ pub(crate) unsafe fn create<E: Default + 'static>(
         frame.yielder.set(yielder);
         frame.stays.set(exact_stack_pointer() - BELOW_ON_STACK >= keeps);
         loop {
-            // SAFETY: the caller's promise.
-            unsafe { body(frame.argument.get()) };
+            body(frame.argument.get());
             if yielder.suspend(Suspend::Done) == Resume::Unwind {
                 return;
             }
@@ -509,8 +512,8 @@ mod tests {
         let shared = (Cell::new(None), Cell::new(0));
         let stack = stacks::acquire(Class::default_class()).unwrap();
         let limit = stack.limit();
-        // SAFETY: `shared` outlives the frame.
-        let frame: NonNull<Frame<()>> = unsafe { create(stack, twice) };
+        // SAFETY: `shared` outlives the frame, which is called with it alone.
+        let frame: NonNull<Frame<()>> = unsafe { create(stack, |shared| twice(shared)) };
         shared.0.set(Some(frame));
         // SAFETY: alive until it is retired; this test alone resumes it.
         unsafe {

@@ -122,7 +122,7 @@ pub(crate) fn start_on(frame: NonNull<Frame>, g: &'static G) {
 pub(crate) fn new_frame(stack: crate::stacks::Stack) -> NonNull<Frame> {
     // SAFETY: `body` runs on any thread with a G of its own, which `start_on`
     // sets, and does not unwind.
-    unsafe { context::create(stack, body) }
+    unsafe { context::create(stack, |g| body(g)) }
 }
 
 /// What runs on a stack: a goroutine, and its heirs.
@@ -130,6 +130,7 @@ pub(crate) fn new_frame(stack: crate::stacks::Stack) -> NonNull<Frame> {
 /// # Safety
 ///
 /// `argument` is the G, which runs.
+#[inline(always)]
 unsafe fn body(argument: *const ()) {
     // SAFETY: the caller's promise; Gs are never unmapped.
     let mut g: &'static G = unsafe { &*argument.cast() };

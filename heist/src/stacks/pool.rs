@@ -65,11 +65,32 @@ struct Shelf {
     cold: Vec<Top>,
     /// The part of the newest slab that was never given out.
     fresh: std::ops::Range<usize>,
+    /// Those that were, and for which the kernel refused a guard.
+    bare: Vec<usize>,
+}
+
+/// A stack, and whether it is yet to get its guard page.
+struct Taken {
+    stack: Stack,
+    bare: bool,
+}
+
+impl Taken {
+    /// Without the lock: a system call, in which a thread may have to wait for another that
+    /// gets a page.
+    fn guarded(self) -> Result<Stack, StackError> {
+        let Taken { stack, bare } = self;
+        if bare && let Err(error) = map::guard(stack.top - stack.class.size()) {
+            SHELVES.lock()[stack.class.0 as usize].bare.push(stack.top);
+            return Err(error);
+        }
+        Ok(stack)
+    }
 }
 
 impl Shelf {
     const fn new() -> Self {
-        Shelf { warm: VecDeque::new(), cold: Vec::new(), fresh: 0..0 }
+        Shelf { warm: VecDeque::new(), cold: Vec::new(), fresh: 0..0, bare: Vec::new() }
     }
 
     /// One that was used before, and has its first page.
@@ -77,22 +98,24 @@ impl Shelf {
         self.warm.pop_back().map(|warm| warm.top).or_else(|| self.cold.pop())
     }
 
-    fn take(&mut self, class: Class) -> Result<Stack, StackError> {
+    fn take(&mut self, class: Class) -> Result<Taken, StackError> {
         if let Some(top) = self.used() {
             // The next one will be wanted soon, and was touched long ago.
             if let Some(top) = self.warm.back().map(|warm| warm.top).or(self.cold.last().copied()) {
                 top.used(class).stack.prefetch();
             }
-            return Ok(top.used(class).stack);
+            return Ok(Taken { stack: top.used(class).stack, bare: false });
+        }
+        if let Some(top) = self.bare.pop() {
+            return Ok(Taken { stack: Stack { top, class }, bare: true });
         }
         if self.fresh.is_empty() {
             let size = SLAB.max(class.size());
             let low = map::reserve(size)?;
             self.fresh = low..low + size;
         }
-        map::guard(self.fresh.start)?;
         self.fresh.start += class.size();
-        Ok(Stack { top: self.fresh.start, class })
+        Ok(Taken { stack: Stack { top: self.fresh.start, class }, bare: true })
     }
 }
 
@@ -112,7 +135,8 @@ fn find(class: Class) -> Result<Stack, StackError> {
         map::guard(low).inspect_err(|_| map::unmap(low, class.size()))?;
         return Ok(Stack { top: low + class.size(), class });
     }
-    SHELVES.lock()[class.0 as usize].take(class)
+    let taken = SHELVES.lock()[class.0 as usize].take(class)?;
+    taken.guarded()
 }
 
 /// A stack of a class; and if it was used before, as many more of those into `more` as there
@@ -123,16 +147,12 @@ pub(crate) fn acquire_some(class: Class, more: &mut [Option<Used>]) -> Result<Us
     if class.size() >= SINGLE {
         return acquire(class).map(new);
     }
-    let first = {
+    let used = {
         let shelf = &mut SHELVES.lock()[class.0 as usize];
-        match shelf.used() {
-            Some(top) => {
-                more.fill_with(|| shelf.used().map(|top| top.used(class)));
-                top.used(class)
-            }
-            None => shelf.take(class).map(new)?,
-        }
+        shelf.used().inspect(|_| more.fill_with(|| shelf.used().map(|top| top.used(class))))
     };
+    let Some(top) = used else { return acquire(class).map(new) };
+    let first = top.used(class);
     // In a row and without the lock: the CPU looks up several pages at a time, but not
     // across a locked instruction.
     let all = || std::iter::once(&first).chain(more.iter().flatten()).map(|used| &used.stack);

@@ -2,14 +2,16 @@
 //!
 //! A heap of a hundred thousand lies in no near cache, and each entry goes down all of it
 //! and up again. So once there are some, an entry that is due in a later bucket, half a
-//! millisecond or more from now, is only appended there, and a bucket goes to the heap when
-//! it is next: the heap keeps a few hundred, in the nearest cache. Those beyond the last
-//! bucket go to the heap at once, as do all while they are few.
+//! millisecond or more from now, is only appended there. A bucket that is next is sorted, at
+//! once, which takes a third of the time that its entries would take in a heap, one by one.
+//! The heap is for those that come when their bucket is open, or are due beyond the last
+//! one, and for all while they are few.
 //!
-//! The earliest of all is always in the heap: whoever takes from it makes sure of that
-//! ([`Crowd::settle`]).
+//! The earliest of all is always in the heap or in the open bucket: whoever takes from them
+//! makes sure of that ([`Crowd::settle`]).
 
 use super::heap::{Entry, Heap};
+use super::steps;
 use crate::prim::hint;
 
 /// The time that a bucket covers, as a power of two: about half a millisecond.
@@ -20,6 +22,9 @@ const BUCKETS: u64 = 512;
 
 /// A heap smaller than this takes all that comes.
 const SMALL: usize = 256;
+
+/// What a bucket has room for at first.
+const FIRST: usize = 32;
 
 /// No bucket.
 const NONE: u64 = u64::MAX;
@@ -42,12 +47,14 @@ struct Later<T> {
     /// The lowest that is, or [`NONE`].
     first: u64,
     len: usize,
+    /// The memory of the bucket that was open last, for the next one that is filled.
+    spare: Vec<Entry<T>>,
 }
 
 impl<T> Later<T> {
     const fn new() -> Self {
         let filled = [0; (BUCKETS / 64) as usize];
-        Later { buckets: Vec::new(), filled, from: 0, first: NONE, len: 0 }
+        Later { buckets: Vec::new(), filled, from: 0, first: NONE, len: 0, spare: Vec::new() }
     }
 
     fn push(&mut self, entry: Entry<T>) {
@@ -57,6 +64,10 @@ impl<T> Later<T> {
         let number = bucket(entry.when);
         let at = number % BUCKETS;
         let entries = &mut self.buckets[at as usize];
+        if entries.capacity() == 0 {
+            *entries = std::mem::take(&mut self.spare);
+            entries.reserve(FIRST);
+        }
         entries.push(entry);
         // For the next one there, which comes when others have been everywhere else.
         hint::prefetch_to_write(entries.as_ptr_range().end);
@@ -80,7 +91,7 @@ impl<T> Later<T> {
         let from = self.from;
         let filled = |word: u64| self.filled[((from / 64 + word) % (BUCKETS / 64)) as usize];
         // The first word twice: what is left of it comes last.
-        let words = (0..=BUCKETS / 64).map(|word| match word {
+        let words = (0..=BUCKETS / 64).inspect(|_| steps::step()).map(|word| match word {
             0 => filled(0) >> (from % 64) << (from % 64),
             last if last == BUCKETS / 64 => filled(0) & ((1 << (from % 64)) - 1),
             word => filled(word),
@@ -96,6 +107,7 @@ impl<T> Later<T> {
             return;
         }
         for (at, entries) in self.buckets.iter_mut().enumerate() {
+            steps::step();
             entries.retain(|entry| keep(&entry.item));
             if entries.is_empty() {
                 *entries = Vec::new();
@@ -111,27 +123,32 @@ impl<T> Later<T> {
 #[derive(Debug)]
 pub(super) struct Crowd<T> {
     near: Heap<T>,
+    /// The bucket that was next, the earliest at the end.
+    open: Vec<Entry<T>>,
     later: Later<T>,
 }
 
 impl<T: Copy> Crowd<T> {
     pub(super) const fn new() -> Self {
-        Crowd { near: Heap::new(), later: Later::new() }
+        Crowd { near: Heap::new(), open: Vec::new(), later: Later::new() }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.near.len() + self.later.len
+        self.near.len() + self.open.len() + self.later.len
     }
 
     /// When the earliest is due.
     #[inline(always)]
     pub(super) fn first(&self) -> Option<u64> {
-        self.near.first()
+        match (self.near.first(), self.open.last()) {
+            (Some(near), Some(open)) => Some(near.min(open.when)),
+            (near, open) => near.or(open.map(|open| open.when)),
+        }
     }
 
     #[inline]
     pub(super) fn push(&mut self, when: u64, item: T) {
-        if self.near.len() < SMALL || !self.push_later(when, item) {
+        if self.len() < SMALL || !self.push_later(when, item) {
             self.near.push(when, item);
         }
     }
@@ -139,7 +156,7 @@ impl<T: Copy> Crowd<T> {
     /// Adds it to its bucket, if that is a later one.
     #[inline(never)]
     fn push_later(&mut self, when: u64, item: T) -> bool {
-        let next = self.near.first().map_or(0, bucket) + 1;
+        let next = self.first().map_or(0, bucket) + 1;
         if self.later.len == 0 {
             self.later.from = next;
         }
@@ -151,38 +168,48 @@ impl<T: Copy> Crowd<T> {
         later
     }
 
-    /// Brings those to the heap that may come before all that is there.
+    /// Opens those that may have entries before all that are near.
     #[inline(always)]
     fn settle(&mut self) {
         while self.later.first != NONE
-            && self.near.first().is_none_or(|first| bucket(first) >= self.later.first)
+            && self.first().is_none_or(|first| bucket(first) >= self.later.first)
         {
-            self.bring_first();
+            self.open_first();
         }
     }
 
-    /// Brings the lowest of the buckets to the heap.
+    /// Opens the lowest of the buckets.
     #[inline(never)]
-    fn bring_first(&mut self) {
-        for entry in self.later.take_first() {
-            self.near.push(entry.when, entry.item);
-        }
+    fn open_first(&mut self) {
+        let mut entries = self.later.take_first();
+        entries.sort_unstable_by(|one, other| {
+            steps::step();
+            other.when.cmp(&one.when)
+        });
+        // What is left of those that were opened before is due before all of it.
+        self.open.iter().for_each(|_| steps::step());
+        entries.append(&mut self.open);
+        self.later.spare = std::mem::replace(&mut self.open, entries);
     }
 
-    /// As [`Heap::last_of_more_due`].
+    /// If more than `N` are due at `by`: when the last of those is that it has seen.
     pub(super) fn last_of_more_due<const N: usize>(&mut self, by: u64) -> Option<u64> {
         while self.later.first <= bucket(by) {
-            self.bring_first();
+            self.open_first();
         }
-        self.near.last_of_more_due::<N>(by)
+        let not_due = self.open.partition_point(|entry| entry.when > by);
+        let (near, last) = self.near.count_due::<N>(by);
+        let last = self.open.get(not_due).map_or(last, |entry| entry.when.max(last));
+        (near + self.open.len() - not_due > N).then_some(last)
     }
 
     /// Drops the earliest while they are not `alive`.
     pub(super) fn drop_first_dead(&mut self, mut alive: impl FnMut(&T) -> bool) {
         loop {
-            let before = self.near.len();
+            let before = self.len();
             self.near.drop_first_dead(&mut alive);
-            if self.near.len() == before {
+            while self.open.pop_if(|first| !alive(&first.item)).is_some() {}
+            if self.len() == before {
                 return;
             }
             self.settle();
@@ -192,7 +219,11 @@ impl<T: Copy> Crowd<T> {
     /// Takes the earliest, if it is due at `now`.
     #[inline]
     pub(super) fn pop_due(&mut self, now: u64) -> Option<T> {
-        let item = self.near.pop_due(now)?;
+        let near = self.near.first().unwrap_or(u64::MAX);
+        let item = match self.open.pop_if(|first| first.when <= near && first.when <= now) {
+            Some(first) => first.item,
+            None => self.near.pop_due(now)?,
+        };
         self.settle();
         Some(item)
     }
@@ -200,6 +231,7 @@ impl<T: Copy> Crowd<T> {
     /// Keeps those entries only, in linear time.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.near.retain(&mut keep);
+        self.open.retain(|entry| keep(&entry.item));
         self.later.retain(keep);
         self.settle();
     }
@@ -207,7 +239,8 @@ impl<T: Copy> Crowd<T> {
     /// Empties it: when and what.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = (u64, T)> + use<T> {
         let later = std::mem::replace(&mut self.later, Later::new()).buckets.into_iter().flatten();
-        self.near.take_all().chain(later.map(|entry| (entry.when, entry.item)))
+        let open = std::mem::take(&mut self.open).into_iter();
+        self.near.take_all().chain(open.chain(later).map(|entry| (entry.when, entry.item)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! A heap with four children to a node: half as deep as one with two, and the
 //! four lie in two or three cache lines.
 
+use super::steps;
 use crate::prim::hint;
 use std::ops::Range;
 
@@ -47,12 +48,12 @@ impl<T: Copy> Heap<T> {
         }
     }
 
-    /// If more than `N` are due at `by`: when the last of those is that it has seen. Looks
-    /// at no more than that and their children.
-    pub(crate) fn last_of_more_due<const N: usize>(&self, by: u64) -> Option<u64> {
+    /// How many are due at `by`, and when the last of them is; or that of those that it has
+    /// seen, once there are more than `N`. Looks at no more than those and their children.
+    pub(crate) fn count_due<const N: usize>(&self, by: u64) -> (usize, u64) {
         let mut found = [0; N];
         let mut count = usize::from(self.first().is_some_and(|first| first <= by));
-        let (mut looked, mut last) = (0, self.first()?);
+        let (mut looked, mut last) = (0, self.first().unwrap_or(0));
         while looked < count {
             let first = CHILDREN * found[looked] + 1;
             for child in first..(first + CHILDREN).min(self.entries.len()) {
@@ -62,14 +63,14 @@ impl<T: Copy> Heap<T> {
                 }
                 last = last.max(when);
                 if count == N {
-                    return Some(last);
+                    return (N + 1, last);
                 }
                 found[count] = child;
                 count += 1;
             }
             looked += 1;
         }
-        None
+        (count, last)
     }
 
     /// Drops the earliest while they are not `alive`.
@@ -108,6 +109,7 @@ impl<T: Copy> Heap<T> {
     fn sift_up(&mut self, mut i: usize) {
         let entry = self.entries[i];
         while i > 0 && self.entries[parent(i)].when > entry.when {
+            steps::step();
             self.entries[i] = self.entries[parent(i)];
             i = parent(i);
         }
@@ -118,6 +120,7 @@ impl<T: Copy> Heap<T> {
     fn sift_down(&mut self, mut i: usize) {
         let entry = self.entries[i];
         loop {
+            steps::step();
             let first = CHILDREN * i + 1;
             let children = first..(first + CHILDREN).min(self.entries.len());
             self.prefetch_children(children.clone());
@@ -189,9 +192,9 @@ mod tests {
         let mut heap = Heap::new();
         for due in 0..200usize {
             for by in [100, 150, 999] {
-                let last = heap.last_of_more_due::<64>(by);
-                assert_eq!(last.is_some(), due > 64 && by >= 150, "{due} by {by}");
-                assert!(last.is_none_or(|last| (101..=150).contains(&last)), "{last:?}");
+                let (count, last) = heap.count_due::<64>(by);
+                assert_eq!(count, if by < 150 { 0 } else { due.min(65) }, "{due} by {by}");
+                assert!(count == 0 || (101..=150).contains(&last), "{last:?}");
             }
             heap.push(101 + u64::from(rng.next()) % 50, due);
             heap.push(1000 + u64::from(rng.next()) % 50, due);

@@ -14,6 +14,30 @@
 mod crowd;
 mod heap;
 
+/// What the heap and the buckets do in loops, counted in tests: how it grows with the number
+/// of timers is a matter of counts, not of times.
+mod steps {
+    #[cfg(test)]
+    thread_local! {
+        static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    }
+
+    /// One more.
+    #[inline(always)]
+    pub(super) fn step() {
+        #[cfg(test)]
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    /// How many `f` takes on this thread.
+    #[cfg(test)]
+    pub(super) fn count(f: impl FnOnce()) -> u64 {
+        let before = STEPS.get();
+        f();
+        STEPS.get() - before
+    }
+}
+
 use crate::prim::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::prim::latch::Latch;
 use crowd::Crowd;
@@ -222,6 +246,56 @@ mod tests {
         assert!(timers.gather(now + CROWD_WAIT - 1, late) && timers.is_crowded(now + CROWD_WAIT));
         assert!(!timers.gather(now + CROWD_WAIT, late), "they have waited");
         assert!(!timers.is_crowded(now + 2 * CROWD_WAIT));
+    }
+
+    /// Sleepers: `n` timers of 1 to 200 ms are set in 100 ms, and each is taken in its time.
+    fn sleep(n: u64) {
+        let timers = Timers::new();
+        let (mut due, mut taken) = (Vec::new(), 0);
+        for i in 0..n {
+            let now = (1 << 40) + i * 100_000_000 / n;
+            let _ = timers.add(now + (1 + i % 200) * 1_000_000, i, |_| true);
+            timers.take_due(now, 64, &mut due);
+            taken += due.drain(..).count();
+        }
+        while timers.next() != NEVER {
+            timers.take_due(timers.next() + 100_000, 64, &mut due);
+            taken += due.drain(..).count();
+        }
+        assert_eq!(taken as u64, n);
+    }
+
+    /// Deadlines that do not come: `n` timers of a minute, of which all but the last
+    /// thousand are dead.
+    fn cancel(n: u64) {
+        let timers = Timers::new();
+        for i in 0..n {
+            let _ = timers.add((1 << 40) + i * 1_000 + 60_000_000_000, i, |item| {
+                steps::step();
+                item + 1_000 > i
+            });
+            if i >= 1_000 {
+                timers.note_dead();
+            }
+        }
+        assert!(timers.len() < 2_000, "{}", timers.len());
+    }
+
+    /// Twice as many take about twice as much: less than three times.
+    #[test]
+    fn the_work_grows_with_their_number_and_hardly_faster() {
+        for (what, work) in [("sleepers", sleep as fn(u64)), ("deadlines that do not come", cancel)]
+        {
+            for n in [10_000, 50_000, 200_000] {
+                let (once, twice) = (steps::count(|| work(n)), steps::count(|| work(2 * n)));
+                assert!(
+                    twice < 3 * once,
+                    "{what}: {once} steps for {n}, {twice} for two times that"
+                );
+                // And it does count them.
+                assert!((n..50 * n).contains(&once), "{what}: {once} steps for {n}");
+            }
+        }
     }
 
     #[test]
