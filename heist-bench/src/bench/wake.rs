@@ -6,6 +6,7 @@ use super::compare::{Comparison, Goal};
 use super::{Benchmark, Peer, Problem, Round, clock_reading, now};
 use crate::session::Session;
 use crate::table::Table;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::hint::spin_loop;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub(super) const PROBLEM_WAITING: Problem = Problem {
         (Peer::Heist, |procs, n| heist(procs, n, WAITING)),
         (Peer::Tokio, |procs, n| tokio(procs, n, WAITING)),
         (Peer::May, |procs, n| may(procs, n, WAITING)),
+        (Peer::Plain, |_, n| plain(n, WAITING)),
     ],
     go: true,
 };
@@ -93,6 +95,7 @@ fn run_waiting(session: &mut Session) -> Table {
         "the goal is {GOAL_WAITING} ns and a reading of the clock, which takes {reading:.0} ns and \
          is in every line"
     ));
+    table.note("plain: a loop on one thread that switches from one stack to the other");
     table
 }
 
@@ -172,6 +175,37 @@ fn may(procs: usize, n: u64, work: Work) -> Round {
         (0..n).map(send).collect()
     };
     Box::new(move || super::on_may(send_all))
+}
+
+/// Two stacks on one thread, and a loop that goes from the one to the other: what is left
+/// without channels and without a choice of whom to run.
+fn plain(n: u64, work: Work) -> Round {
+    Box::new(move || {
+        let mut sender = Coroutine::new(move |loop_: &Yielder<u64, u64>, _| -> Vec<u64> {
+            let send = |_| {
+                compute(work.before);
+                let latency = loop_.suspend(now());
+                compute(work.after);
+                latency
+            };
+            (0..n).map(send).collect()
+        });
+        let mut receiver = Coroutine::new(|loop_: &Yielder<u64, u64>, mut sent: u64| {
+            loop {
+                sent = loop_.suspend(now() - sent);
+            }
+        });
+        let mut latency = 0;
+        loop {
+            latency = match sender.resume(latency) {
+                CoroutineResult::Yield(sent) => match receiver.resume(sent) {
+                    CoroutineResult::Yield(latency) => latency,
+                    CoroutineResult::Return(never) => never,
+                },
+                CoroutineResult::Return(latencies) => return latencies,
+            };
+        }
+    })
 }
 
 /// OS threads and std's channels.

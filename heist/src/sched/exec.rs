@@ -291,8 +291,14 @@ fn requeue(sched: &'static Sched, p: Held, g: &'static G) {
     } else {
         let _ = sched.put_global([g]);
     }
-    let gives_way = p.own().gives_way.replace(false);
-    if sched.idle.idle_ps() != 0 && !(gives_way && brief::leave_to_owner(p)) {
+    if p.own().gives_way.replace(false) {
+        if brief::leave_to_owner(p) {
+            return;
+        }
+    } else {
+        brief::mixes(p);
+    }
+    if sched.idle.idle_ps() != 0 {
         fence(Ordering::SeqCst);
         wake::wake_p(sched);
     }

@@ -232,6 +232,7 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     } else {
         global().or_else(|| p.runq.pop_yielded())
     };
+    brief::popped(p);
     g.or_else(|| p.told.pop()).map(Next::fresh)
 }
 
@@ -272,6 +273,7 @@ fn rotate(p: Held, g: &'static G) -> Option<Next> {
     if p.runq.push_yielded(g).is_err() {
         return Some(Next::fresh(g));
     }
+    brief::mixes(p);
     // A new slice, and with it a new look at the global queue soon.
     p.tick_up();
     p.runq.pop().map(|popped| Next::fresh(popped.item))
@@ -290,7 +292,7 @@ fn next_round(m: &'static M, p: Held) -> Option<Next> {
     }
     if p.runq.yielded() > 0 {
         p.runq.turn();
-        wake::offer(m.sched, p);
+        wake::advertise(m.sched, p);
     }
     frozen
 }
@@ -473,7 +475,7 @@ pub(crate) fn take_p_for_work(m: &'static M) -> bool {
 pub(crate) fn work_is_visible(sched: &Sched) -> bool {
     sched.runq_size.load(Ordering::SeqCst) != 0
         || sched.idle_runq_size.load(Ordering::SeqCst) != 0
-        || steal::anything_offered(sched)
+        || steal::anything_waits(sched)
         || timers_are_due(sched)
 }
 

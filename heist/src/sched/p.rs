@@ -145,6 +145,8 @@ pub(crate) struct P {
     /// The number of a queue that nobody was woken for, or 0 (see `brief`). Written by the
     /// holder.
     pub(crate) left: AtomicU32,
+    /// Until when thieves keep off its queue, or 0. Written by the holder.
+    pub(crate) kept_until: AtomicU64,
     /// The number of one that sysmon has seen for long.
     pub(crate) overdue: AtomicU32,
     pub(crate) timers: Timers<Due>,
@@ -184,6 +186,7 @@ impl P {
             safe_point: AtomicBool::new(false),
             late: AtomicBool::new(false),
             left: AtomicU32::new(0),
+            kept_until: AtomicU64::new(0),
             overdue: AtomicU32::new(0),
             timers: Timers::new(),
             timers_late: AtomicBool::new(false),

@@ -212,11 +212,12 @@ pub(crate) fn give_way_to_few() -> bool {
     if queued == 0 || queued > FEW {
         return false;
     }
-    if !p.runq.alone() && m.sched.idle.idle_ps() != 0 {
-        if !brief::is_sure(p) {
+    if !p.runq.alone() {
+        let sure = brief::is_sure(p);
+        if !sure && m.sched.idle.idle_ps() != 0 {
             return false;
         }
-        p.own().gives_way.set(true);
+        p.own().gives_way.set(sure);
     }
     drop(inside);
     let (Resume::Run | Resume::Unwind) = yield_whatever_comes();

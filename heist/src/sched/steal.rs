@@ -3,8 +3,9 @@
 //! Four rounds over the Ps that offer something, each in a random order, as the
 //! seeds have it. A thief looks at the bitmap of offers, one word for 64 Ps,
 //! and visits only Ps whose bit is set: at many Ps an empty scan costs a few
-//! loads, not a walk. A few that run near it come first (`near`). In the last round it takes
-//! also a runnext, after a grace.
+//! loads, not a walk. A few that run near it come first (`near`). Queues that are left to
+//! their owners are passed over (`brief`). In the last round it takes also a runnext, after a
+//! grace.
 
 use super::brief;
 use super::g::G;
@@ -102,7 +103,10 @@ pub(crate) fn steal(sched: &'static Sched, thief: Held, look: Look) -> Option<&'
         Look::Around => (1, AROUND),
     };
     for round in 1..=rounds {
-        let beyond = || from_timers(sched, thief, some).or_else(|| from_next(sched, thief));
+        // Those who look around are many, and some look again soon.
+        let watch = || if look == Look::Around { None } else { from_kept(sched, thief) };
+        let beyond =
+            || from_timers(sched, thief, some).or_else(|| from_next(sched, thief)).or_else(watch);
         let stolen = from_some_rings(sched, thief, some)
             .or_else(|| if round == rounds { beyond() } else { None });
         if let Some(g) = stolen {
@@ -124,6 +128,7 @@ fn from_some_rings(sched: &'static Sched, thief: Held, some: usize) -> Option<&'
     let stolen = victims(sched, thief)
         .take(some)
         .take_while(|_| !sched.closing())
+        .filter(|p| !brief::is_kept(p))
         .find_map(|p| p.runq.steal_into(&thief.runq));
     thief.own().scant.set(thief.runq.rings_empty());
     stolen.and_then(|g| super::forks::oldest(thief, g))
@@ -151,6 +156,30 @@ fn from_next(sched: &'static Sched, thief: Held) -> Option<&'static G> {
         .iter_from(from, sched.procs())
         .filter(|id| sched.next_offers.remove(*id))
         .find_map(|id| steal_next(sched.p(id)))
+}
+
+/// Half of a queue that is on trial (see `brief`), if it is there when that is over. The
+/// thief counts as a searcher, so it looks for other work meanwhile.
+fn from_kept(sched: &'static Sched, thief: Held) -> Option<&'static G> {
+    let until = next_free(sched, thief)?;
+    while clock::now() < until {
+        (0..8).for_each(|_| hint::spin_loop());
+        let other_work = sched.runq_size.load(Ordering::Relaxed) != 0 || any_next_offered(sched);
+        if other_work || sched.closing() || next_free(sched, thief).is_none() {
+            return None;
+        }
+        if let Some(g) = from_rings(sched, thief) {
+            return Some(g);
+        }
+    }
+    from_rings(sched, thief)
+}
+
+/// When the first trial ends, if a queue is on trial.
+fn next_free(sched: &'static Sched, thief: Held) -> Option<u64> {
+    let others = sched.offers.iter(sched.procs()).filter(|id| *id != thief.id);
+    let queues = others.map(|id| sched.p(id)).filter(|p| !p.runq.rings_empty());
+    queues.map(brief::kept_until).filter(|until| *until != 0).min()
 }
 
 /// The Ps that offer something, each once, in a random order.
@@ -229,22 +258,13 @@ fn steal_next(p: &'static P) -> Option<&'static G> {
     Some(g)
 }
 
-/// Whether any P has something to take.
-pub(crate) fn anything_offered(sched: &Sched) -> bool {
-    let procs = sched.procs();
-    if !departs(Departure::Bitmap) {
-        return sched.ps().any(|p| !p.runq.rings_empty() || p.runq.peek_offered().is_some());
-    }
+/// Whether any P has something to take that somebody should take: queues that were left
+/// to their owners do not count (see `brief`).
+pub(crate) fn anything_waits(sched: &Sched) -> bool {
     // A bit may be stale: thieves were there, the owner has not looked. A runnext that
     // was not offered does not count: nobody but its owner may take it, and whoever
     // looked for it would look again and again, in the owner's cache lines (two
     // goroutines that play ping-pong took twice as long).
-    sched.offers.iter(procs).any(|id| !sched.p(id).runq.rings_empty()) || any_next_offered(sched)
-}
-
-/// Whether any P has something to take that somebody should take: queues that were left
-/// to their owners do not count (see `brief`).
-pub(crate) fn anything_waits(sched: &Sched) -> bool {
     let is_work = |p: &P| !p.runq.rings_empty() && brief::left(p).is_none();
     if !departs(Departure::Bitmap) {
         return sched.ps().any(|p| is_work(p) || p.runq.peek_offered().is_some());

@@ -79,12 +79,14 @@ pub(crate) fn ready_next(m: &'static M, p: Held, g: &'static G) {
 #[inline(always)]
 fn put_kicked(sched: &'static Sched, p: Held, kicked: &'static G, leaves_soon: bool) {
     if !is(Mutant::LoseKicked) {
-        put_tail(sched, p, kicked);
+        push_tail(sched, p, kicked);
     }
     if p.runq.alone() {
         return;
     }
-    if leaves_soon && sched.idle.idle_ps() != 0 && brief::leave_to_owner(p) {
+    if !leaves_soon {
+        brief::mixes(p);
+    } else if brief::leave_to_owner(p) {
         // No fence: sysmon looks after it.
         return p.counters.spared_wakes.bump();
     }
@@ -122,6 +124,15 @@ pub(crate) fn put_tail(sched: &'static Sched, p: Held, g: &'static G) {
     offer(sched, p);
 }
 
+/// The same for a goroutine that was woken here: the queue may be left to its owner.
+#[inline(always)]
+fn push_tail(sched: &'static Sched, p: Held, g: &'static G) {
+    if p.runq.push(g).is_err() {
+        overflow(sched, p, g);
+    }
+    advertise(sched, p);
+}
+
 /// The same for one of many whose time has come, or that the network has something for.
 #[inline]
 pub(crate) fn put_due(sched: &'static Sched, p: Held, g: &'static G) {
@@ -131,13 +142,14 @@ pub(crate) fn put_due(sched: &'static Sched, p: Held, g: &'static G) {
     offer(sched, p);
 }
 
-/// Adds a goroutine that yielded.
+/// Adds a goroutine that yielded. The caller knows whether it gives way to a queue that is
+/// left to its owner (see `brief`).
 #[inline]
 pub(crate) fn put_yielded(sched: &'static Sched, p: Held, g: &'static G) {
     if p.runq.push_yielded(g).is_err() {
         overflow_yielded(sched, p, g);
     }
-    offer(sched, p);
+    advertise(sched, p);
 }
 
 /// The ring is full: its older half and `g` go to the global queue
@@ -213,9 +225,16 @@ pub(crate) fn inject_idle(sched: &'static Sched, life: u32, g: &'static G) {
     wake_p(sched);
 }
 
-/// Sets the P's bit in the mask of offers.
+/// Offers what the holder has queued, and whatever else is queued, to all.
 #[inline(always)]
 pub(crate) fn offer(sched: &Sched, p: Held) {
+    advertise(sched, p);
+    brief::mixes(p);
+}
+
+/// Sets the P's bit in the mask of offers.
+#[inline(always)]
+pub(crate) fn advertise(sched: &Sched, p: Held) {
     if !p.own().advertised.get() && !is(Mutant::NoOffer) {
         set_offer(sched, p);
     }
