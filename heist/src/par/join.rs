@@ -153,15 +153,22 @@ where
     ///
     /// # Safety
     ///
-    /// `record` is that of a fork of this type, whose branch the caller has taken.
+    /// `record` is that of a fork of this type, whose branch the caller has claimed, and
+    /// taken if it is to run.
     unsafe fn run(record: *const Record, order: Order) {
         // SAFETY: the record is the fork's first field.
         let fork = unsafe { &*record.cast::<Self>() };
-        // SAFETY: the caller has taken it.
-        let b = unsafe { fork.take() };
         let outcome = match order {
-            Order::Run => catch_unwind(AssertUnwindSafe(|| b(FnContext::new(true)))),
+            // Nothing of it depends on when.
+            Order::Claimed | Order::Raided => return,
+            Order::Run => {
+                // SAFETY: the caller has taken it.
+                let b = unsafe { fork.take() };
+                catch_unwind(AssertUnwindSafe(|| b(FnContext::new(true))))
+            }
             Order::Cancel(payload) => {
+                // SAFETY: as above.
+                let b = unsafe { fork.take() };
                 // A panic of its destructor is one of the branch.
                 catch_unwind(AssertUnwindSafe(|| drop(b))).and(Err(payload))
             }

@@ -23,12 +23,16 @@
 mod broadcast;
 #[cfg(not(sim))]
 mod builder;
+#[allow(unsafe_code)] // named file: parts of a slice
+mod chunks;
 #[cfg_attr(sim, allow(dead_code))] // pools are not simulated
 mod here;
 #[allow(unsafe_code)] // named file: branches in frames
 mod join;
 #[allow(unsafe_code)] // named file: the meter of a goroutine
 mod measure;
+#[allow(unsafe_code)] // named file: as `join`
+mod piece;
 #[cfg(not(sim))]
 mod pool;
 mod range;
@@ -49,6 +53,7 @@ pub use builder::{Configuration, initialize};
 pub use builder::{
     CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadPoolBuildError, ThreadPoolBuilder, ThreadSpawn,
 };
+pub use chunks::{par_chunks, par_chunks_mut};
 pub use here::{
     Yield, current_thread_has_pending_tasks, current_thread_index, max_num_threads, yield_local,
     yield_now,
@@ -57,7 +62,7 @@ pub use join::{FnContext, join, join_context};
 pub use measure::{Measured, measure};
 #[cfg(not(sim))]
 pub use pool::ThreadPool;
-pub use range::{map_reduce, par_chunks, par_chunks_mut, par_for};
+pub use range::{map_reduce, par_for};
 pub use scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo};
 pub use sort::{sort_unstable, sort_unstable_by, sort_unstable_by_key};
 pub use spawn::{current_num_threads, spawn, spawn_fifo};

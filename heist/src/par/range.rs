@@ -1,13 +1,13 @@
-//! Loops over ranges and slices that divide themselves.
+//! Loops over ranges that divide themselves.
 //!
-//! A range is halved by [`join`] until a piece is small enough to run in one go. How
+//! A range is halved by [`join`] until a [piece] is small enough to run in one go. How
 //! small is found out on the way: pieces begin with one item, and the next ones are
 //! twice as large while a piece takes less than a few microseconds, half as large when
 //! it takes much more. So a fork costs next to nothing beside its piece, nobody waits
 //! long for a share, and there is no grain size to choose. All upper halves are open
-//! forks meanwhile: whoever is idle takes the largest.
+//! forks meanwhile: whoever is idle takes the largest. So is what is left of a piece.
 
-use super::join;
+use super::{join, piece};
 use crate::prim::atomic::{AtomicUsize, Ordering};
 use crate::prim::clock;
 use std::ops::Range;
@@ -42,7 +42,12 @@ impl Grain {
     }
 }
 
-/// Calls `f` with every number of a range, several at the same time.
+/// Calls `f` with every number of a range, once, several at the same time.
+///
+/// A call may block, also on another one of the same loop: the numbers that have not been
+/// begun are for others as soon as somebody is idle or the caller waits. For loops over
+/// numbers that the compiler should vectorise, give [`par_chunks`](super::par_chunks) a few
+/// thousand items at a time.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -65,7 +70,8 @@ where
 
 /// Maps every number of a range and reduces the values to one, several at the same
 /// time. Values are reduced with their neighbours, in order; `identity` changes no value
-/// that it is reduced with.
+/// that it is reduced with. `map` may block as a call of [`par_for`] may; `reduce` may, too,
+/// but not on a value that it is to be given.
 ///
 /// ```
 /// let squares = heist::par::map_reduce(0..100, || 0, |i| i * i, |a, b| a + b);
@@ -91,8 +97,11 @@ where
     {
         let (identity, map, reduce) = with;
         if range.len() <= grain.get() {
-            return grain
-                .run(range.len(), || range.fold(identity(), |value, i| reduce(value, map(i))));
+            return grain.run(range.len(), || {
+                let fold = |value, i| reduce(value, map(i));
+                let rest = |range| divide(range, grain, with);
+                piece::run(range, identity(), &fold, &rest, reduce)
+            });
         }
         let middle = range.start + range.len() / 2;
         let (low, high) = (range.start..middle, middle..range.end);
@@ -103,75 +112,4 @@ where
         return identity();
     }
     divide(range, &Grain::new(), &(identity, map, reduce))
-}
-
-/// Calls `f` with each chunk of a slice and its number, several at the same time. All
-/// chunks have `size` items, but the last may have fewer.
-///
-/// ```
-/// let longest = std::sync::Mutex::new(0);
-/// heist::par::par_chunks(&[1, 2, 3, 4, 5], 2, |_, chunk| {
-///     let mut longest = longest.lock().unwrap();
-///     *longest = chunk.len().max(*longest);
-/// });
-/// assert_eq!(longest.into_inner().unwrap(), 2);
-/// ```
-///
-/// # Panics
-///
-/// If `size` is zero, and as [`par_for`].
-pub fn par_chunks<T, F>(slice: &[T], size: usize, f: F)
-where
-    T: Sync,
-    F: Fn(usize, &[T]) + Sync,
-{
-    assert_ne!(size, 0, "chunk size must be non-zero");
-    par_for(0..slice.len().div_ceil(size), |i| {
-        let start = i * size;
-        f(i, &slice[start..start + size.min(slice.len() - start)]);
-    });
-}
-
-/// As [`par_chunks`], with chunks that can be changed.
-///
-/// ```
-/// let mut numbers = [0; 5];
-/// heist::par::par_chunks_mut(&mut numbers, 2, |i, chunk| chunk.fill(i));
-/// assert_eq!(numbers, [0, 0, 1, 1, 2]);
-/// ```
-///
-/// # Panics
-///
-/// As [`par_chunks`].
-pub fn par_chunks_mut<T, F>(slice: &mut [T], size: usize, f: F)
-where
-    T: Send,
-    F: Fn(usize, &mut [T]) + Sync,
-{
-    fn divide<T: Send, F: Fn(usize, &mut [T]) + Sync>(
-        slice: &mut [T],
-        first: usize,
-        size: usize,
-        grain: &Grain,
-        f: &F,
-    ) {
-        let chunks = slice.len().div_ceil(size);
-        if chunks <= grain.get() {
-            return grain.run(chunks, || {
-                for (i, chunk) in slice.chunks_mut(size).enumerate() {
-                    f(first + i, chunk);
-                }
-            });
-        }
-        let middle = chunks / 2;
-        let (low, high) = slice.split_at_mut(middle * size);
-        join(
-            || divide(low, first, size, grain, f),
-            || divide(high, first + middle, size, grain, f),
-        );
-    }
-    assert_ne!(size, 0, "chunk size must be non-zero");
-    if !slice.is_empty() {
-        divide(slice, 0, size, &Grain::new(), &f);
-    }
 }

@@ -14,7 +14,8 @@ const SMALL: usize = 4096;
 const PIECES: usize = 4;
 
 /// Sorts a slice, several pieces at the same time. Equal values may change places, as in
-/// [`slice::sort_unstable`].
+/// [`slice::sort_unstable`]. A comparison may block, but not on another one of the same sort:
+/// those of a piece come one after the other.
 ///
 /// ```
 /// let mut numbers: Vec<u32> = (0..10_000).map(|i| i * 7919 % 10_007).collect();

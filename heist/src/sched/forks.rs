@@ -181,8 +181,13 @@ impl Drop for Attached {
     }
 }
 
-/// How a second branch is run.
+/// What is done with a second branch.
 pub(crate) enum Order {
+    /// Nothing yet: it was claimed, with the list's latch, by a call for its forker, which
+    /// does not run meanwhile.
+    Claimed,
+    /// The same by a raider: its forker may run.
+    Raided,
     /// By another goroutine than the one that forked.
     Run,
     /// Not at all: the runtime shuts down.
@@ -195,7 +200,7 @@ pub(crate) enum Order {
 pub(crate) struct Record {
     link: Link,
     /// Runs the second branch on another goroutine and leaves its outcome in the
-    /// frame. Does not unwind.
+    /// frame; before that it is told that the branch was claimed. Does not unwind.
     run: unsafe fn(*const Record, Order),
     /// The branch, once the fork is claimed.
     branch: Unset<G>,
@@ -236,6 +241,17 @@ impl Record {
         // SAFETY: stored by `link_to`, from a `&'static`.
         let forks = unsafe { &*self.list.load(Ordering::Relaxed) };
         forks.unlink(&self.link, self.prev.load(Ordering::Relaxed))
+    }
+
+    /// Waits until nobody claims of the fork's list any more, and calls `f` before
+    /// anybody else does.
+    ///
+    /// # Safety
+    ///
+    /// It is linked.
+    pub(crate) unsafe fn with_latch<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: as in `unlink`.
+        unsafe { &*self.list.load(Ordering::Relaxed) }.with_latch(f)
     }
 }
 
@@ -430,8 +446,17 @@ pub(super) fn oldest(thief: Held, last: &'static G) -> Option<&'static G> {
 /// # Safety
 ///
 /// The block is free and the caller's; the fork is claimed.
-unsafe fn emplace(g: &'static G, id: u64, parent: u64, sched: &Sched, link: *mut Link) {
+unsafe fn emplace(
+    g: &'static G,
+    (id, parent): (u64, u64),
+    sched: &Sched,
+    link: *mut Link,
+    how: Order,
+) {
     let record = link.cast::<Record>();
+    // SAFETY: the link is a record's first field; the fork is claimed, so its frame
+    // is there.
+    unsafe { ((*record).run)(record, how) };
     g.init(Birth {
         id,
         runtime: sched.slot(),
@@ -443,8 +468,7 @@ unsafe fn emplace(g: &'static G, id: u64, parent: u64, sched: &Sched, link: *mut
     // SAFETY: the storage is free and ours.
     unsafe { branch_of(g).write(Branch { record, word: BranchWord::new() }) };
     // Release: pairs with the acquire in `settle`.
-    // SAFETY: the link is a record's first field; the fork is claimed, so its frame
-    // is there.
+    // SAFETY: as above.
     unsafe { &(*record).branch }.store(ptr::from_ref(g).cast_mut(), Ordering::Release);
     g.state.become_(Status::Runnable);
 }
@@ -457,7 +481,7 @@ fn share(inside: &Inside, g: &'static G, forks: &Forks) -> bool {
     let Ok(node) = p.own().gs.take() else { return false };
     let claimed = forks.promote(|link| {
         // SAFETY: the block was just taken, and the fork claimed.
-        unsafe { emplace(node, p.next_id(), g.id(), sched, link) };
+        unsafe { emplace(node, (p.next_id(), g.id()), sched, link, Order::Claimed) };
     });
     if !claimed {
         p.own().gs.put(node);
@@ -563,7 +587,7 @@ pub(super) fn raid(
     let counted = p.is_none().then(|| Counted::new(sched));
     let claimed = list.forks.raid(ours, |link| {
         // SAFETY: the block was just taken, and the fork claimed.
-        unsafe { emplace(node, id, 0, sched, link) };
+        unsafe { emplace(node, (id, 0), sched, link, Order::Raided) };
     });
     match (claimed, p) {
         (true, Some(p)) => {

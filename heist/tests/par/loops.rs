@@ -1,7 +1,9 @@
 //! Ranges, chunks, sorting, measuring.
 
+use super::common::watched;
 use super::pool;
 use heist::par::{map_reduce, measure, par_chunks, par_chunks_mut, par_for, sort_unstable};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
@@ -38,15 +40,100 @@ fn chunks_are_numbered() {
     assert_eq!(sum.into_inner(), numbers.iter().sum());
 }
 
-/// Items of a loop that wait for each other: each is a branch of its own at first.
+/// Items of a loop that wait for each other, in the first piece and in one of many items,
+/// for the next and for the last.
 #[test]
 fn a_loop_whose_items_block() {
-    let (sender, receiver) = heist::chan::bounded(0);
-    pool(2).install(|| {
-        par_for(0..2, |i| match i {
-            0 => assert_eq!(receiver.recv(), Ok(3)),
-            _ => sender.send(3).unwrap(),
-        });
+    watched(|| {
+        for (procs, at) in [(1, 0), (1, 500), (2, 0), (2, 500), (2, 998)] {
+            for other in [at + 1, 999] {
+                let (sender, receiver) = heist::chan::bounded(0);
+                let item = |i| match i {
+                    _ if i == at => assert_eq!(receiver.recv(), Ok(3)),
+                    _ if i == other => sender.send(3).unwrap(),
+                    _ => {}
+                };
+                pool(procs).install(|| par_for(0..1000, item));
+                let mut chunks = [0; 2000];
+                pool(procs).install(|| par_chunks_mut(&mut chunks, 2, |i, _| item(i)));
+            }
+        }
+    });
+}
+
+/// The same with threads that block where nobody sees it, and that compute: the rest is raided.
+#[test]
+fn a_loop_whose_items_block_their_threads() {
+    watched(|| {
+        for blocks in [true, false] {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let (receiver, flag) = (Mutex::new(receiver), AtomicUsize::new(0));
+            let counts: Vec<_> = (0..1000).map(|_| AtomicUsize::new(0)).collect();
+            pool(2).install(|| {
+                par_for(0..1000, |i| {
+                    counts[i].fetch_add(1, Ordering::Relaxed);
+                    match i {
+                        500 if blocks => receiver.lock().unwrap().recv().unwrap(),
+                        501 if blocks => sender.send(()).unwrap(),
+                        500 => {
+                            while flag.load(Ordering::Relaxed) == 0 {
+                                std::hint::spin_loop();
+                            }
+                        }
+                        501 => flag.store(1, Ordering::Relaxed),
+                        _ => {}
+                    }
+                });
+            });
+            assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+        }
+    });
+}
+
+/// Every item parks: the rest is shared each time, and comes back or is another's.
+#[test]
+fn a_loop_whose_items_all_park() {
+    watched(|| {
+        for procs in [1, 3] {
+            let text = pool(procs).install(|| {
+                let map = |i: usize| {
+                    if i >= 500 {
+                        heist::thread::yield_now();
+                    }
+                    i.to_string()
+                };
+                map_reduce(0..1000, String::new, map, |a, b| a + &b)
+            });
+            assert_eq!(text, (0..1000).map(|i| i.to_string()).collect::<String>());
+        }
+    });
+}
+
+/// An item panics while another goroutine has the rest.
+#[test]
+fn a_panic_in_a_loop_waits_for_the_rest() {
+    watched(|| {
+        for procs in [1, 2] {
+            let (sender, receiver) = heist::chan::bounded(0);
+            let after = AtomicUsize::new(0);
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                pool(procs).install(|| {
+                    par_for(0..1000, |i| match i {
+                        500 => {
+                            receiver.recv().unwrap();
+                            panic!("item");
+                        }
+                        501 => sender.send(()).unwrap(),
+                        502.. => drop(after.fetch_add(1, Ordering::Relaxed)),
+                        _ => {}
+                    });
+                });
+            }));
+            assert_eq!(result.unwrap_err().downcast_ref::<&str>(), Some(&"item"));
+            let ended = after.load(Ordering::Relaxed);
+            std::thread::yield_now();
+            assert_eq!(after.load(Ordering::Relaxed), ended, "no call is running");
+        }
     });
 }
 
@@ -85,6 +172,25 @@ fn work_and_span_of_a_tree() {
     let (_, serial) = measure(|| tree(0));
     assert!(serial.advice(8).contains("no forks"));
     assert!(serial.to_string().contains("parallelism 1.0"), "{serial}");
+}
+
+/// The longer branch is the span, whichever it is.
+#[test]
+fn work_and_span_of_branches_of_different_length() {
+    let long = || {
+        (0..2_000_000u64).fold(0, |a, b| std::hint::black_box(a ^ b));
+    };
+    type Measure<'a> = &'a dyn Fn() -> heist::par::Measured;
+    let first = || measure(|| heist::par::join(long, || ())).1;
+    let second = || measure(|| heist::par::join(|| (), long)).1;
+    let nested = || measure(|| heist::par::join(|| heist::par::join(long, || ()), || ())).1;
+    let all: [Measure<'_>; 3] = [&first, &second, &nested];
+    for lopsided in all {
+        // A thread may lose its CPU in the short branch, but not each time.
+        let found: Vec<_> = (0..5).map(|_| lopsided().parallelism()).collect();
+        assert!(found.iter().any(|parallelism| *parallelism < 1.5), "{found:?}");
+        assert!(found.iter().all(|parallelism| *parallelism >= 1.0), "{found:?}");
+    }
 }
 
 #[test]
@@ -174,23 +280,4 @@ fn a_panic_comes_out_of_a_measured_scope() {
     }));
     assert!(measured.is_err());
     assert_eq!(ran.into_inner(), 2, "the others run");
-}
-
-/// The longer branch is the span, whichever it is.
-#[test]
-fn work_and_span_of_branches_of_different_length() {
-    let long = || {
-        (0..2_000_000u64).fold(0, |a, b| std::hint::black_box(a ^ b));
-    };
-    type Measure<'a> = &'a dyn Fn() -> heist::par::Measured;
-    let first = || measure(|| heist::par::join(long, || ())).1;
-    let second = || measure(|| heist::par::join(|| (), long)).1;
-    let nested = || measure(|| heist::par::join(|| heist::par::join(long, || ()), || ())).1;
-    let all: [Measure<'_>; 3] = [&first, &second, &nested];
-    for lopsided in all {
-        // A thread may lose its CPU in the short branch, but not each time.
-        let found: Vec<_> = (0..5).map(|_| lopsided().parallelism()).collect();
-        assert!(found.iter().any(|parallelism| *parallelism < 1.5), "{found:?}");
-        assert!(found.iter().all(|parallelism| *parallelism >= 1.0), "{found:?}");
-    }
 }

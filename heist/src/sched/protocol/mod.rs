@@ -21,6 +21,8 @@ pub(crate) mod join;
 pub(crate) mod lease;
 pub(crate) mod mutex;
 pub(crate) mod once;
+#[cfg_attr(all(test, loom), allow(unsafe_code))] // named file: its model forks
+pub(crate) mod rest;
 #[allow(unsafe_code)] // named file: pointers in slots back to references
 mod ring;
 #[allow(unsafe_code)] // named file: as `ring`
