@@ -94,9 +94,7 @@ macro_rules! waiting {
         ///
         /// If the kernel refuses.
         pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
-            self.socket.inner().set_nonblocking(nonblocking)?;
-            self.socket.note_nonblocking(nonblocking);
-            Ok(())
+            self.socket.set_nonblocking(nonblocking)
         }
 
         /// Ends all calls on this handle, those that wait now included, with an

@@ -5,8 +5,9 @@
 //! given away, or whose descriptor others use, is what they expect. Only a listener is
 //! non-blocking underneath, since accept(2) cannot be told.
 
-use crate::prim::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::prim::clock;
+use crate::prim::lock::{Lock, Rank};
 use crate::runtime::current_sched;
 use crate::sched::netpoll::{Call, Patience, Pollable, Side};
 use std::fmt;
@@ -21,13 +22,26 @@ const FIRST_PAUSE: u64 = 50_000;
 const LAST_PAUSE: u64 = 10_000_000;
 
 /// What the handles of a socket have in common: with std the kernel keeps it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Options {
     nonblocking: AtomicBool,
-    /// How many copies run that need the kernel's non-blocking mode.
-    lent: AtomicU32,
+    /// How many copies run that need the kernel's non-blocking mode. Locked while that
+    /// mode changes, so that it is always what this count and `nonblocking` say: a copy
+    /// that begins while another ends would otherwise wait in the kernel, deaf to
+    /// deadlines and on a thread of ours.
+    lent: Lock<u32>,
     /// Of reading and writing, in nanoseconds; 0 for none.
     timeouts: [AtomicU64; 2],
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            nonblocking: AtomicBool::new(false),
+            lent: Lock::new(Rank::Leaf, 0),
+            timeouts: Default::default(),
+        }
+    }
 }
 
 /// A socket of std's kind `S`.
@@ -190,24 +204,31 @@ impl<S: AsFd> Socket<S> {
         self.poll.set_deadline(side, deadline.map(clock::at), current_sched);
     }
 
+    /// Whether calls fail instead of waiting. In the kernel it stays non-blocking as
+    /// long as it is lent.
+    pub(super) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        let lent = self.options.lent.lock();
+        rustix::io::ioctl_fionbio(self.fd(), nonblocking || *lent > 0)?;
+        self.note_nonblocking(nonblocking);
+        Ok(())
+    }
+
     /// Puts it into the kernel's non-blocking mode, or back when the last one gives it
-    /// back: for calls that cannot be told not to wait. If one begins while the last
-    /// one ends, its calls may wait in the kernel, and hold their thread.
+    /// back: for calls that cannot be told not to wait.
     pub(super) fn lend(&self, on: bool) -> io::Result<()> {
-        let lent = &self.options.lent;
-        let changes = match on {
-            true => lent.fetch_add(1, Ordering::Relaxed) == 0,
-            false => lent.fetch_sub(1, Ordering::Relaxed) == 1,
-        };
-        if !changes || self.is_nonblocking() {
+        let mut lent = self.options.lent.lock();
+        let before = *lent;
+        *lent = if on { before + 1 } else { before - 1 };
+        if self.is_nonblocking() || (before > 0) == (*lent > 0) {
             return Ok(());
         }
-        let changed = crate::io::fd::set_nonblocking(self.inner(), on);
-        if on && changed.is_err() {
+        rustix::io::ioctl_fionbio(self.fd(), on).inspect_err(|_| {
             // Who was refused gives nothing back.
-            lent.fetch_sub(1, Ordering::Relaxed);
-        }
-        changed
+            if on {
+                *lent = before;
+            }
+        })?;
+        Ok(())
     }
 
     /// Calls fail from now on, and the other end is told.
@@ -265,6 +286,36 @@ mod tests {
             assert_eq!(n.unwrap(), REQUEST);
         }
         (reads.get(), writes.get())
+    }
+
+    /// Two who lend it again and again, and one who says meanwhile that it should wait:
+    /// for as long as it is lent, the kernel does not.
+    #[test]
+    fn what_is_lent_does_not_wait_in_the_kernel() {
+        const ROUNDS: usize = 3_000;
+        let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let socket = Socket::new(stream.try_clone().unwrap());
+        let in_kernel = || {
+            let flags = rustix::fs::fcntl_getfl(&stream).unwrap();
+            flags.contains(rustix::fs::OFlags::NONBLOCK)
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        socket.lend(true).unwrap();
+                        assert!(in_kernel());
+                        socket.lend(false).unwrap();
+                    }
+                });
+            }
+            (0..ROUNDS).for_each(|_| socket.set_nonblocking(false).unwrap());
+        });
+        assert!(!in_kernel(), "all have given it back");
+        socket.set_nonblocking(true).unwrap();
+        socket.lend(true).unwrap();
+        socket.lend(false).unwrap();
+        assert!(in_kernel(), "as it was");
     }
 
     #[test]
