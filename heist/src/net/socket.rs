@@ -9,7 +9,7 @@ use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
 use crate::runtime::current_sched;
-use crate::sched::netpoll::{Call, Patience, Pollable, Side};
+use crate::sched::netpoll::{self, Call, Patience, Pollable, Side};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,6 +25,8 @@ const LAST_PAUSE: u64 = 10_000_000;
 #[derive(Debug)]
 struct Options {
     nonblocking: AtomicBool,
+    /// A listener that was closed, by one handle for all of them.
+    closed: AtomicBool,
     /// How many copies run that need the kernel's non-blocking mode. Locked while that
     /// mode changes, so that it is always what this count and `nonblocking` say: a copy
     /// that begins while another ends would otherwise wait in the kernel, deaf to
@@ -38,6 +40,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             nonblocking: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             lent: Lock::new(Rank::Leaf, 0),
             timeouts: Default::default(),
         }
@@ -200,6 +203,28 @@ impl<S: AsFd> Socket<S> {
         }
     }
 
+    /// Accepts a connection, until the listener is closed.
+    ///
+    /// Those who wait on its other handles are woken by what the kernel reports of the
+    /// shutdown, and try once more. It would say to them that the listener does not
+    /// listen (TCP), or that they should wait for ever (Unix).
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn accept<R>(
+        &self,
+        site: &'static Location<'static>,
+        mut accept: impl FnMut(&S) -> io::Result<R>,
+    ) -> io::Result<R> {
+        // Acquire: pairs with the release in `close_listener`.
+        let closed = || self.options.closed.load(Ordering::Acquire);
+        self.run(Side::Read, site, |_| {
+            if closed() {
+                return Err(netpoll::closed());
+            }
+            // Again: it may have been closed just now, which explains an error.
+            accept(self.inner()).map_err(|error| if closed() { netpoll::closed() } else { error })
+        })
+    }
+
     pub(super) fn set_deadline(&self, side: Side, deadline: Option<Instant>) {
         self.poll.set_deadline(side, deadline.map(clock::at), current_sched);
     }
@@ -231,10 +256,29 @@ impl<S: AsFd> Socket<S> {
         Ok(())
     }
 
-    /// Calls fail from now on, and the other end is told.
+    /// Calls on this handle fail from now on, those that wait now included.
     pub(super) fn close(&self) {
         self.poll.close();
-        // It fails if there is no other end.
+    }
+
+    /// As [`close`](Self::close), and the connection ends: the other end is told, and
+    /// other handles find that there is nothing more.
+    pub(super) fn close_stream(&self) {
+        self.close();
+        self.shut_down();
+    }
+
+    /// Nobody accepts any more, on whichever handle, and the kernel refuses connections.
+    pub(super) fn close_listener(&self) {
+        // First, so that whoever the kernel wakes finds it. Release: pairs with the
+        // acquire in `accept`.
+        self.options.closed.store(true, Ordering::Release);
+        self.close();
+        self.shut_down();
+    }
+
+    fn shut_down(&self) {
+        // It fails if there is no other end, any more.
         let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Both);
     }
 }

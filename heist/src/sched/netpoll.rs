@@ -354,8 +354,9 @@ fn expired() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the deadline has passed")
 }
 
+/// What calls on a closed descriptor return.
 #[cold]
-fn closed() -> io::Error {
+pub(crate) fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "use of a closed socket")
 }
 

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod close;
 mod life;
 mod tcp;
 mod udp;
