@@ -380,4 +380,99 @@ mod tests {
         // The first one may be tried in vain: only who has waited is told of events.
         assert!((REQUESTS..=REQUESTS + 1).contains(&reads), "{reads} reads");
     }
+
+    /// However a wait ends, nobody is in a list afterwards, while the socket is still
+    /// there; and once it is gone, its block is free. In a process of its own: others
+    /// wait, too.
+    #[test]
+    fn nobody_is_left_waiting() {
+        const CHILD: &str = "HEIST_TEST_CHILD";
+        if std::env::var_os(CHILD).is_none() {
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            again.args(["--exact", std::thread::current().name().unwrap()]);
+            let output = again.env(CHILD, "1").output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+            return;
+        }
+        let runtime = crate::Builder::new().max_procs(2).build().unwrap();
+        // On a plain thread, and on a goroutine.
+        every_end_of_a_wait();
+        runtime.run(every_end_of_a_wait);
+        let (near, _far) = crate::net::UnixStream::pair().unwrap();
+        let near = Arc::new(near);
+        drop(runtime.go({
+            let near = Arc::clone(&near);
+            move || (&*near).read(&mut [0])
+        }));
+        while !netpoll::anybody_waits() {
+            std::thread::yield_now();
+        }
+        drop(runtime);
+        assert!(!netpoll::anybody_waits(), "it was unwound");
+        drop(near);
+        assert_eq!(netpoll::blocks(), 0);
+    }
+
+    /// By a timeout, a deadline, data, the end, a close, a connection, and on each side.
+    fn every_end_of_a_wait() {
+        use crate::net::{TcpListener, TcpStream, UnixStream};
+        let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+        listener.set_deadline(Some(Instant::now() + Duration::from_millis(5)));
+        listener.accept().unwrap_err();
+        listener.set_deadline(None);
+        assert!(!netpoll::anybody_waits(), "for connections");
+        let accepts = {
+            let listener = Arc::clone(&listener);
+            waiting(move || listener.accept().unwrap().0)
+        };
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _accepted = accepts.join().unwrap();
+        assert!(!netpoll::anybody_waits(), "for a connection that has come");
+        drop(stream);
+
+        let (near, far) = UnixStream::pair().unwrap();
+        let near = Arc::new(near);
+        near.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        (&*near).read(&mut [0]).unwrap_err();
+        assert!(!netpoll::anybody_waits(), "to read, with a timeout");
+        near.set_read_timeout(None).unwrap();
+        near.set_write_timeout(Some(Duration::from_millis(5))).unwrap();
+        (&*near).write_all(&vec![0; 10 << 20]).unwrap_err();
+        assert!(!netpoll::anybody_waits(), "to write, with a timeout");
+        near.set_read_deadline(Some(Instant::now() + Duration::from_millis(5)));
+        (&*near).read(&mut [0]).unwrap_err();
+        near.set_read_deadline(None);
+        assert!(!netpoll::anybody_waits(), "to read, with a deadline");
+        let reader = || {
+            let near = Arc::clone(&near);
+            waiting(move || (&*near).read(&mut [0; 8]).ok())
+        };
+        let reads = reader();
+        (&far).write_all(b"x").unwrap();
+        assert_eq!(reads.join().unwrap(), Some(1));
+        assert!(!netpoll::anybody_waits(), "for what has come");
+        let (one, two) = (reader(), reader());
+        far.shutdown(crate::net::Shutdown::Write).unwrap();
+        assert_eq!((one.join().unwrap(), two.join().unwrap()), (Some(0), Some(0)));
+        assert!(!netpoll::anybody_waits(), "for more than there is");
+        let accepts = {
+            let listener = Arc::clone(&listener);
+            waiting(move || listener.accept().is_ok())
+        };
+        listener.close();
+        assert!(!accepts.join().unwrap());
+        assert!(!netpoll::anybody_waits(), "for a listener that was closed");
+    }
+
+    /// Starts a goroutine, and returns when it waits.
+    fn waiting<T: Send + 'static>(
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> crate::thread::JoinHandle<T> {
+        let handle = crate::go(f);
+        while !netpoll::anybody_waits() {
+            crate::thread::yield_now();
+        }
+        handle
+    }
 }

@@ -60,7 +60,8 @@ impl TcpListener {
     /// Those of accept(2). Some pass by themselves: see [`incoming`](Self::incoming).
     #[track_caller]
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, addr) = self.socket.accept(Location::caller(), std::net::TcpListener::accept)?;
+        let (stream, addr) =
+            self.socket.accept(Location::caller(), std::net::TcpListener::accept)?;
         Ok((TcpStream { socket: Socket::new(stream) }, addr))
     }
 

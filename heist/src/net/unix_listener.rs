@@ -67,7 +67,8 @@ impl UnixListener {
     /// Those of accept(2). Some pass by themselves: see [`incoming`](Self::incoming).
     #[track_caller]
     pub fn accept(&self) -> io::Result<(UnixStream, UnixAddr)> {
-        let (stream, addr) = self.socket.accept(Location::caller(), std_unix::UnixListener::accept)?;
+        let (stream, addr) =
+            self.socket.accept(Location::caller(), std_unix::UnixListener::accept)?;
         Ok((UnixStream { socket: Socket::new(stream) }, addr))
     }
 
