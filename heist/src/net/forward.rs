@@ -94,16 +94,20 @@ macro_rules! waiting {
         ///
         /// If the kernel refuses.
         pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
-            self.socket.inner().set_nonblocking(nonblocking)?;
-            self.socket.note_nonblocking(nonblocking);
-            Ok(())
+            self.socket.set_nonblocking(nonblocking)
         }
+    };
+}
 
-        /// Ends all calls on this handle, those that wait now included, with an
-        /// error, and tells the other end. The descriptor itself is closed when the
-        /// handle is dropped, so that nobody uses one that is another's by now.
+/// The end of a connection.
+macro_rules! ending {
+    () => {
+        /// Ends the connection: all calls on this handle fail, those that wait now
+        /// included, and the other end is told. For clones of it the connection is shut
+        /// down: they read to the end, and cannot write. The descriptor itself is closed
+        /// when the handle is dropped, so that nobody uses one that is another's by now.
         pub fn close(&self) {
-            self.socket.close();
+            self.socket.close_stream();
         }
     };
 }
@@ -151,6 +155,14 @@ macro_rules! messages {
         pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
             self.socket.run(Side::Write, Location::caller(), |fd| Ok(sys::send(fd, buf, SEND)?))
         }
+
+        /// Ends all calls on this handle, those that wait now included, with an error.
+        /// Its clones go on: there is no connection that would end. The descriptor
+        /// itself is closed when the handle is dropped, so that nobody uses one that is
+        /// another's by now.
+        pub fn close(&self) {
+            self.socket.close();
+        }
     };
 }
 
@@ -195,4 +207,4 @@ macro_rules! by_value {
     };
 }
 
-pub(super) use {by_value, forward, messages, waiting};
+pub(super) use {by_value, ending, forward, messages, waiting};

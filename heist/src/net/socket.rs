@@ -5,10 +5,11 @@
 //! given away, or whose descriptor others use, is what they expect. Only a listener is
 //! non-blocking underneath, since accept(2) cannot be told.
 
-use crate::prim::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::prim::clock;
+use crate::prim::lock::{Lock, Rank};
 use crate::runtime::current_sched;
-use crate::sched::netpoll::{Call, Patience, Pollable, Side};
+use crate::sched::netpoll::{self, Call, Patience, Pollable, Side};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,13 +22,29 @@ const FIRST_PAUSE: u64 = 50_000;
 const LAST_PAUSE: u64 = 10_000_000;
 
 /// What the handles of a socket have in common: with std the kernel keeps it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Options {
     nonblocking: AtomicBool,
-    /// How many copies run that need the kernel's non-blocking mode.
-    lent: AtomicU32,
+    /// A listener that was closed, by one handle for all of them.
+    closed: AtomicBool,
+    /// How many copies run that need the kernel's non-blocking mode. Locked while that
+    /// mode changes, so that it is always what this count and `nonblocking` say: a copy
+    /// that begins while another ends would otherwise wait in the kernel, deaf to
+    /// deadlines and on a thread of ours.
+    lent: Lock<u32>,
     /// Of reading and writing, in nanoseconds; 0 for none.
     timeouts: [AtomicU64; 2],
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            nonblocking: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            lent: Lock::new(Rank::Leaf, 0),
+            timeouts: Default::default(),
+        }
+    }
 }
 
 /// A socket of std's kind `S`.
@@ -186,34 +203,82 @@ impl<S: AsFd> Socket<S> {
         }
     }
 
+    /// Accepts a connection, until the listener is closed.
+    ///
+    /// Those who wait on its other handles are woken by what the kernel reports of the
+    /// shutdown, and try once more. It would say to them that the listener does not
+    /// listen (TCP), or that they should wait for ever (Unix).
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn accept<R>(
+        &self,
+        site: &'static Location<'static>,
+        mut accept: impl FnMut(&S) -> io::Result<R>,
+    ) -> io::Result<R> {
+        // Acquire: pairs with the release in `close_listener`.
+        let closed = || self.options.closed.load(Ordering::Acquire);
+        self.run(Side::Read, site, |_| {
+            if closed() {
+                return Err(netpoll::closed());
+            }
+            // Again: it may have been closed just now, which explains an error.
+            accept(self.inner()).map_err(|error| if closed() { netpoll::closed() } else { error })
+        })
+    }
+
     pub(super) fn set_deadline(&self, side: Side, deadline: Option<Instant>) {
         self.poll.set_deadline(side, deadline.map(clock::at), current_sched);
     }
 
-    /// Puts it into the kernel's non-blocking mode, or back when the last one gives it
-    /// back: for calls that cannot be told not to wait. If one begins while the last
-    /// one ends, its calls may wait in the kernel, and hold their thread.
-    pub(super) fn lend(&self, on: bool) -> io::Result<()> {
-        let lent = &self.options.lent;
-        let changes = match on {
-            true => lent.fetch_add(1, Ordering::Relaxed) == 0,
-            false => lent.fetch_sub(1, Ordering::Relaxed) == 1,
-        };
-        if !changes || self.is_nonblocking() {
-            return Ok(());
-        }
-        let changed = crate::io::fd::set_nonblocking(self.inner(), on);
-        if on && changed.is_err() {
-            // Who was refused gives nothing back.
-            lent.fetch_sub(1, Ordering::Relaxed);
-        }
-        changed
+    /// Whether calls fail instead of waiting. In the kernel it stays non-blocking as
+    /// long as it is lent.
+    pub(super) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        let lent = self.options.lent.lock();
+        rustix::io::ioctl_fionbio(self.fd(), nonblocking || *lent > 0)?;
+        self.note_nonblocking(nonblocking);
+        Ok(())
     }
 
-    /// Calls fail from now on, and the other end is told.
+    /// Puts it into the kernel's non-blocking mode, or back when the last one gives it
+    /// back: for calls that cannot be told not to wait.
+    pub(super) fn lend(&self, on: bool) -> io::Result<()> {
+        let mut lent = self.options.lent.lock();
+        let before = *lent;
+        *lent = if on { before + 1 } else { before - 1 };
+        if self.is_nonblocking() || (before > 0) == (*lent > 0) {
+            return Ok(());
+        }
+        rustix::io::ioctl_fionbio(self.fd(), on).inspect_err(|_| {
+            // Who was refused gives nothing back.
+            if on {
+                *lent = before;
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Calls on this handle fail from now on, those that wait now included.
     pub(super) fn close(&self) {
         self.poll.close();
-        // It fails if there is no other end.
+    }
+
+    /// As [`close`](Self::close), and the connection ends: the other end is told, and
+    /// other handles find that there is nothing more.
+    pub(super) fn close_stream(&self) {
+        self.close();
+        self.shut_down();
+    }
+
+    /// Nobody accepts any more, on whichever handle, and the kernel refuses connections.
+    pub(super) fn close_listener(&self) {
+        // First, so that whoever the kernel wakes finds it. Release: pairs with the
+        // acquire in `accept`.
+        self.options.closed.store(true, Ordering::Release);
+        self.close();
+        self.shut_down();
+    }
+
+    fn shut_down(&self) {
+        // It fails if there is no other end, any more.
         let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Both);
     }
 }
@@ -267,6 +332,41 @@ mod tests {
         (reads.get(), writes.get())
     }
 
+    /// For as long as it is lent, by whomever, the kernel does not wait.
+    #[test]
+    fn what_is_lent_does_not_wait_in_the_kernel() {
+        let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let socket = Socket::new(stream.try_clone().unwrap());
+        let in_kernel = || {
+            let flags = rustix::fs::fcntl_getfl(&stream).unwrap();
+            flags.contains(rustix::fs::OFlags::NONBLOCK)
+        };
+        socket.lend(true).unwrap();
+        socket.lend(true).unwrap();
+        socket.set_nonblocking(false).unwrap();
+        assert!(in_kernel() && !socket.is_nonblocking());
+        socket.lend(false).unwrap();
+        assert!(in_kernel(), "one still has it");
+        socket.lend(false).unwrap();
+        assert!(!in_kernel(), "all have given it back");
+        socket.lend(true).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket.lend(false).unwrap();
+        assert!(in_kernel(), "as it was set meanwhile");
+        socket.set_nonblocking(false).unwrap();
+
+        // One begins while the other ends.
+        let lend = || {
+            for _ in 0..30_000 {
+                socket.lend(true).unwrap();
+                assert!(in_kernel());
+                socket.lend(false).unwrap();
+            }
+        };
+        std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(lend))));
+        assert!(!in_kernel());
+    }
+
     #[test]
     fn a_request_of_a_busy_connection_is_one_read_and_one_write() {
         const REQUESTS: usize = 200;
@@ -284,5 +384,100 @@ mod tests {
         assert_eq!(writes, REQUESTS);
         // The first one may be tried in vain: only who has waited is told of events.
         assert!((REQUESTS..=REQUESTS + 1).contains(&reads), "{reads} reads");
+    }
+
+    /// However a wait ends, nobody is in a list afterwards, while the socket is still
+    /// there; and once it is gone, its block is free. In a process of its own: others
+    /// wait, too.
+    #[test]
+    fn nobody_is_left_waiting() {
+        const CHILD: &str = "HEIST_TEST_CHILD";
+        if std::env::var_os(CHILD).is_none() {
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            again.args(["--exact", std::thread::current().name().unwrap()]);
+            let output = again.env(CHILD, "1").output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+            return;
+        }
+        let runtime = crate::Builder::new().max_procs(2).build().unwrap();
+        // On a plain thread, and on a goroutine.
+        every_end_of_a_wait();
+        runtime.run(every_end_of_a_wait);
+        let (near, _far) = crate::net::UnixStream::pair().unwrap();
+        let near = Arc::new(near);
+        drop(runtime.go({
+            let near = Arc::clone(&near);
+            move || (&*near).read(&mut [0])
+        }));
+        while !netpoll::anybody_waits() {
+            std::thread::yield_now();
+        }
+        drop(runtime);
+        assert!(!netpoll::anybody_waits(), "it was unwound");
+        drop(near);
+        assert_eq!(netpoll::blocks(), 0);
+    }
+
+    /// By a timeout, a deadline, data, the end, a close, a connection, and on each side.
+    fn every_end_of_a_wait() {
+        use crate::net::{TcpListener, TcpStream, UnixStream};
+        let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+        listener.set_deadline(Some(Instant::now() + Duration::from_millis(5)));
+        listener.accept().unwrap_err();
+        listener.set_deadline(None);
+        assert!(!netpoll::anybody_waits(), "for connections");
+        let accepts = {
+            let listener = Arc::clone(&listener);
+            waiting(move || listener.accept().unwrap().0)
+        };
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _accepted = accepts.join().unwrap();
+        assert!(!netpoll::anybody_waits(), "for a connection that has come");
+        drop(stream);
+
+        let (near, far) = UnixStream::pair().unwrap();
+        let near = Arc::new(near);
+        near.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        (&*near).read(&mut [0]).unwrap_err();
+        assert!(!netpoll::anybody_waits(), "to read, with a timeout");
+        near.set_read_timeout(None).unwrap();
+        near.set_write_timeout(Some(Duration::from_millis(5))).unwrap();
+        (&*near).write_all(&vec![0; 10 << 20]).unwrap_err();
+        assert!(!netpoll::anybody_waits(), "to write, with a timeout");
+        near.set_read_deadline(Some(Instant::now() + Duration::from_millis(5)));
+        (&*near).read(&mut [0]).unwrap_err();
+        near.set_read_deadline(None);
+        assert!(!netpoll::anybody_waits(), "to read, with a deadline");
+        let reader = || {
+            let near = Arc::clone(&near);
+            waiting(move || (&*near).read(&mut [0; 8]).ok())
+        };
+        let reads = reader();
+        (&far).write_all(b"x").unwrap();
+        assert_eq!(reads.join().unwrap(), Some(1));
+        assert!(!netpoll::anybody_waits(), "for what has come");
+        let (one, two) = (reader(), reader());
+        far.shutdown(crate::net::Shutdown::Write).unwrap();
+        assert_eq!((one.join().unwrap(), two.join().unwrap()), (Some(0), Some(0)));
+        assert!(!netpoll::anybody_waits(), "for more than there is");
+        let accepts = {
+            let listener = Arc::clone(&listener);
+            waiting(move || listener.accept().is_ok())
+        };
+        listener.close();
+        assert!(!accepts.join().unwrap());
+        assert!(!netpoll::anybody_waits(), "for a listener that was closed");
+    }
+
+    /// Starts a goroutine, and returns when it waits.
+    fn waiting<T: Send + 'static>(
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> crate::thread::JoinHandle<T> {
+        let handle = crate::go(f);
+        while !netpoll::anybody_waits() {
+            crate::thread::yield_now();
+        }
+        handle
     }
 }

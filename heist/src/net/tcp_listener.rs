@@ -61,7 +61,7 @@ impl TcpListener {
     #[track_caller]
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, addr) =
-            self.socket.run(Side::Read, Location::caller(), |_| self.socket.inner().accept())?;
+            self.socket.accept(Location::caller(), std::net::TcpListener::accept)?;
         Ok((TcpStream { socket: Socket::new(stream) }, addr))
     }
 
@@ -164,8 +164,9 @@ impl TcpListener {
         self.socket.set_deadline(Side::Read, deadline);
     }
 
-    /// Accepts no more: calls that wait on this handle fail, [`incoming`](Self::incoming)
-    /// ends, and the kernel refuses further connections.
+    /// Accepts no more: calls that wait fail, [`incoming`](Self::incoming) ends, and the
+    /// kernel refuses further connections. That goes for all handles of the listener, as
+    /// it is one queue that they accept from. Connections that were accepted live on.
     ///
     /// ```
     /// use heist::sync::Arc;
@@ -184,7 +185,7 @@ impl TcpListener {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn close(&self) {
-        self.socket.close();
+        self.socket.close_listener();
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`TcpStream`].
 
-use super::forward::{forward, waiting};
+use super::forward::{ending, forward, waiting};
 use super::resolve::{each_addr, resolve};
 use super::socket::Socket;
 use super::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -214,6 +214,8 @@ impl TcpStream {
     }
 
     waiting!();
+
+    ending!();
 }
 
 impl fmt::Debug for TcpStream {

@@ -68,7 +68,7 @@ impl UnixListener {
     #[track_caller]
     pub fn accept(&self) -> io::Result<(UnixStream, UnixAddr)> {
         let (stream, addr) =
-            self.socket.run(Side::Read, Location::caller(), |_| self.socket.inner().accept())?;
+            self.socket.accept(Location::caller(), std_unix::UnixListener::accept)?;
         Ok((UnixStream { socket: Socket::new(stream) }, addr))
     }
 
@@ -123,10 +123,11 @@ impl UnixListener {
         self.socket.set_deadline(Side::Read, deadline);
     }
 
-    /// Accepts no more: calls that wait on this handle fail, [`incoming`](Self::incoming)
-    /// ends, and the kernel refuses further connections.
+    /// Accepts no more: calls that wait fail, [`incoming`](Self::incoming) ends, and the
+    /// kernel refuses further connections. That goes for all handles of the listener, as
+    /// it is one queue that they accept from. Connections that were accepted live on.
     pub fn close(&self) {
-        self.socket.close();
+        self.socket.close_listener();
     }
 }
 

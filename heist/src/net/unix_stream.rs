@@ -1,6 +1,6 @@
 //! [`UnixStream`].
 
-use super::forward::{forward, waiting};
+use super::forward::{ending, forward, waiting};
 use super::resolve::off_the_p;
 use super::socket::Socket;
 use super::{Shutdown, UnixAddr};
@@ -124,6 +124,8 @@ impl UnixStream {
     }
 
     waiting!();
+
+    ending!();
 }
 
 impl fmt::Debug for UnixStream {

@@ -70,6 +70,13 @@ impl<T: Sync> Table<T> {
         self.free.lock().numbers.push(number);
     }
 
+    /// How many entries are in somebody's hands.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> usize {
+        let free = self.free.lock();
+        free.len as usize - free.numbers.len()
+    }
+
     /// All entries that were ever handed out.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static T> {
         let len = self.free.lock().len as usize;
@@ -91,6 +98,8 @@ mod tests {
         assert_eq!(table.iter().count(), 1000);
         table.put(7);
         table.put(9);
+        assert_eq!(table.taken(), 998);
         assert_eq!((*table.take(), *table.take(), *table.take()), (9, 7, 1000));
+        assert_eq!(table.taken(), 1001);
     }
 }

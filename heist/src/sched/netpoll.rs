@@ -354,8 +354,9 @@ fn expired() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the deadline has passed")
 }
 
+/// What calls on a closed descriptor return.
 #[cold]
-fn closed() -> io::Error {
+pub(crate) fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "use of a closed socket")
 }
 
@@ -489,6 +490,12 @@ pub(crate) fn anybody_waits() -> bool {
     DESCS.iter().any(Desc::has_waiters)
 }
 
+/// How many descriptors have a block.
+#[cfg(all(test, not(any(loom, sim))))]
+pub(crate) fn blocks() -> usize {
+    DESCS.taken()
+}
+
 /// A runtime has ended, and its poller goes. Others who wait there try again, and
 /// wait in their own.
 pub(crate) fn dissolve(sched: &'static Sched) {
@@ -501,4 +508,68 @@ pub(crate) fn dissolve(sched: &'static Sched) {
         wake_all(desc.write.ready(false), Turn::wake);
     }
     sched.poll.close();
+}
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+    use crate::sched::schedt::{Config, PanicPolicy};
+    use crate::sched::shutdown;
+    use crate::stacks::Class;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    /// A scheduler without a thread: nobody looks at its poller, and no sysmon.
+    fn nobody_at_work() -> &'static Sched {
+        Sched::open(Config {
+            procs: 1,
+            follow_limit: false,
+            hosted: 0,
+            reserved: 0,
+            stack: Class::default_class(),
+            thread_name: "netpoll".into(),
+            max_threads: 10,
+            max_runners: None,
+            idle_thread: Duration::from_secs(1),
+            shutdown: Duration::from_secs(1),
+            panic: PanicPolicy::Isolate,
+            seed: 1,
+            trace: None,
+            trace_detail: false,
+            tls_guard: false,
+        })
+        .unwrap()
+    }
+
+    /// The caller waits, and plays sysmon, too.
+    #[test]
+    fn sysmon_finds_what_nobody_else_looks_for() {
+        let sched = nobody_at_work();
+        assert!(!look_for_others(sched, u64::MAX), "nobody wants it");
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let desc = DESCS.take();
+        assert!(desc.register(near.as_fd(), || &sched.poll).unwrap().is_some());
+        // What there is from the beginning: it can be written to.
+        assert!(sched.poll.look(&mut Batch::new()));
+        let looked = sched.poll.last_look(0);
+
+        let Begin::Try(seen) = desc.read.begin() else { panic!("nothing has happened") };
+        let turn = Waiter::current().begin();
+        assert_eq!(desc.read.wait(seen, turn), Wait::Sleep);
+        far.write_all(b"x").unwrap();
+        assert!(!look_for_others(sched, looked + UNWATCHED), "others look soon enough");
+        assert!(desc.read.has_waiters());
+        assert!(!sched.poll.lags());
+        assert!(look_for_others(sched, looked + UNWATCHED + 1));
+        assert!(sched.poll.lags(), "from now on somebody should wait there");
+        let hour = clock::now() + 3_600_000_000_000;
+        assert_eq!(turn.sleep(Some(hour), WaitReason::Io, Location::caller()), Slept::Woken);
+        assert!(!desc.has_waiters());
+
+        desc.deregister(near.as_fd());
+        DESCS.put(desc.number());
+        shutdown::close(sched);
+    }
 }

@@ -110,6 +110,33 @@ fn one_life(stream: TcpStream, rng: &mut Rng, round: u32) {
     }
 }
 
+/// A listener that is closed serves those who are connected to their end.
+#[test]
+fn a_server_drains() {
+    everywhere(|| {
+        let echo = Echo::new();
+        let address = echo.address();
+        let mut streams = [(); 3].map(|()| TcpStream::connect(address).unwrap());
+        let mut exchange = |message: &[u8; 4]| {
+            for stream in &mut streams {
+                stream.write_all(message).unwrap();
+                let mut back = [0; 4];
+                stream.read_exact(&mut back).unwrap();
+                assert_eq!(&back, message);
+            }
+        };
+        exchange(b"here");
+        echo.listener.close();
+        let refused = TcpStream::connect(address).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        exchange(b"more");
+        assert!(!echo.server.is_finished(), "it waits for them");
+        exchange(b"last");
+        drop(streams);
+        assert_eq!(echo.drain(), 3);
+    });
+}
+
 #[test]
 fn many_set_deadlines_on_the_same_connections() {
     watched(|| {
@@ -157,24 +184,38 @@ fn a_server_outlives_peers_that_misbehave() {
             let echo = Echo::new();
             let address = echo.address();
             let all = WaitGroup::new();
+            let silent = Arc::new(Mutex::new(Vec::new()));
             for seed in 0..60 {
-                all.go(move || misbehave(TcpStream::connect(address).unwrap(), &mut Rng(seed)));
+                let silent = Arc::clone(&silent);
+                all.go(move || {
+                    let stream = TcpStream::connect(address).unwrap();
+                    if let Some(stream) = misbehave(stream, &mut Rng(seed)) {
+                        silent.lock().unwrap().push(stream);
+                    }
+                });
             }
             all.wait();
+            let silent = std::mem::take(&mut *silent.lock().unwrap());
+            assert!(silent.len() > 3, "{}", silent.len());
             let mut last = TcpStream::connect(address).unwrap();
             last.write_all(b"still there?").unwrap();
             last.read_exact(&mut [0; 12]).unwrap();
             drop(last);
+            // Only now do they end, who have never said a thing.
+            for mut stream in silent {
+                stream.set_nonblocking(true).unwrap();
+                assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+            }
             assert_eq!(echo.drain(), 61);
         });
     });
 }
 
-fn misbehave(stream: TcpStream, rng: &mut Rng) {
+/// Returns those that say nothing at all.
+fn misbehave(stream: TcpStream, rng: &mut Rng) -> Option<TcpStream> {
     let mut stream = stream;
     match rng.below(5) {
-        // Nothing at all.
-        0 => {}
+        0 => return Some(stream),
         // One byte at a time.
         1 => {
             for i in 0..50u8 {
@@ -204,6 +245,7 @@ fn misbehave(stream: TcpStream, rng: &mut Rng) {
             stream.set_linger(Some(Duration::ZERO)).unwrap();
         }
     }
+    None
 }
 
 /// In a process of its own: others need descriptors too.
@@ -342,33 +384,27 @@ fn threads_and_runtimes_talk_to_each_other() {
     });
 }
 
-/// While all Ps compute, somebody looks at the network all the same, and a goroutine
-/// that only yields does not shut it out.
+/// While all Ps compute, or are busy with goroutines that only yield, somebody looks at
+/// the network all the same.
 #[test]
 fn busy_ps_do_not_shut_the_network_out() {
     watched(|| {
         runtime(2).run(|| {
-            let stop = Arc::new(AtomicUsize::new(0));
-            let hogs: Vec<_> = (0..4)
-                .map(|_| {
-                    let stop = Arc::clone(&stop);
-                    heist::go(move || {
-                        while stop.load(Ordering::Relaxed) == 0 {
-                            thread::yield_now();
-                        }
-                    })
-                })
-                .collect();
-            let echo = Echo::new();
-            let mut stream = TcpStream::connect(echo.address()).unwrap();
-            for _ in 0..20 {
-                stream.write_all(b"x").unwrap();
-                stream.read_exact(&mut [0; 1]).unwrap();
+            for (computes, rounds) in [(false, 20), (true, 5)] {
+                let hogs = Hogs::start(4, move || match computes {
+                    true => (0..1000).for_each(|i| assert!(std::hint::black_box(i) < 1000)),
+                    false => thread::yield_now(),
+                });
+                let echo = Echo::new();
+                let mut stream = TcpStream::connect(echo.address()).unwrap();
+                for _ in 0..rounds {
+                    stream.write_all(b"x").unwrap();
+                    stream.read_exact(&mut [0; 1]).unwrap();
+                }
+                drop(stream);
+                hogs.stop();
+                assert_eq!(echo.drain(), 1);
             }
-            drop(stream);
-            stop.store(1, Ordering::Relaxed);
-            hogs.into_iter().for_each(|hog| hog.join().unwrap());
-            assert_eq!(echo.drain(), 1);
         });
     });
 }

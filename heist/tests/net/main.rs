@@ -1,6 +1,7 @@
 //! `heist::net`: std's sockets, whose calls park the goroutine; nobody waits for
 //! ever, nothing is left behind.
 
+mod close;
 #[path = "../common/mod.rs"]
 mod common;
 mod life;
@@ -16,8 +17,8 @@ use heist::net::{
 use heist::sync::WaitGroup;
 use heist::thread;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Both ends of a connection.

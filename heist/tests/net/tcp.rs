@@ -115,6 +115,55 @@ fn connecting_takes_no_longer_than_allowed() {
     });
 }
 
+/// The longest patience that there is waits, and does not overflow.
+#[test]
+fn the_longest_timeout_waits() {
+    everywhere(|| {
+        let (client, server) = pair();
+        client.set_read_timeout(Some(Duration::MAX)).unwrap();
+        client.set_write_timeout(Some(Duration::MAX)).unwrap();
+        let client = Arc::new(client);
+        let reads = {
+            let client = Arc::clone(&client);
+            waiting(move || (&*client).read(&mut [0; 8]).unwrap())
+        };
+        (&server).write_all(b"later").unwrap();
+        assert_eq!(reads.join().unwrap(), 5);
+        let writes = waiting(move || (&*client).write_all(&vec![1; 30_000_000]).unwrap());
+        let mut rest = vec![0; 30_000_000];
+        (&server).read_exact(&mut rest).unwrap();
+        writes.join().unwrap();
+    });
+}
+
+/// To a queue that is full: the kernel tries again when there is room.
+#[test]
+fn connecting_may_take_as_long_as_it_takes() {
+    everywhere(|| {
+        let listener = rustix_listener();
+        let address = listener.local_addr().unwrap();
+        let mut kept = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, millis(50)) {
+            kept.push(stream);
+            assert!(kept.len() < 100);
+        }
+        let connects =
+            waiting(move || TcpStream::connect_timeout(&address, Duration::MAX).unwrap());
+        let listener = Arc::new(TcpListener::from(listener));
+        let accepts = {
+            let listener = Arc::clone(&listener);
+            heist::go(move || {
+                let greet = |stream: std::io::Result<TcpStream>| stream.unwrap().write_all(b"x");
+                listener.incoming().map(greet).filter(Result::is_ok).count()
+            })
+        };
+        let mut stream = connects.join().unwrap();
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 1);
+        listener.close();
+        assert!(accepts.join().unwrap() >= 1);
+    });
+}
+
 /// A listener with the shortest queue that there is.
 fn rustix_listener() -> std::net::TcpListener {
     use std::os::fd::AsFd;
@@ -285,7 +334,7 @@ fn what_is_given_to_std_blocks_as_before() {
 fn deadlines_of_any_length_come() {
     everywhere(|| {
         let (client, _server) = pair();
-        let lengths = [1, 1_000, 100_000, 1_000_000, 20_000_000, 100_000_000];
+        let lengths = [1, 1_000, 100_000, 1_000_000, 20_000_000, 100_000_000, 1_000_000_000];
         for nanos in lengths.map(Duration::from_nanos) {
             let deadline = Instant::now() + nanos;
             client.set_read_deadline(Some(deadline));

@@ -6,7 +6,8 @@ use heist::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use heist::net::{Shutdown, TcpListener, TcpStream, UnixStream};
 use heist::process::{Command, Stdio};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// More than a pipe and the buffers of two sockets have room for.
 const LARGE: usize = 8 << 20;
@@ -283,5 +284,50 @@ fn to_a_file_that_is_a_full_pipe() {
         drop(file);
         writer.join().unwrap();
         assert_eq!(reader.join().unwrap(), bytes(1 << 20));
+    });
+}
+
+/// Whoever says meanwhile that the socket should wait does not make the copy wait in
+/// the kernel, where no deadline reaches it.
+#[test]
+fn a_copy_hears_its_deadline_whatever_the_mode_is_set_to() {
+    watched(|| {
+        runtime(2).run(|| {
+            let ((mut client, from), (to, mut end)) = (tcp(), tcp());
+            let from = Arc::new(from);
+            let copies = heist::go({
+                let from = Arc::clone(&from);
+                move || io::copy(&mut &*from, &mut &to).unwrap_err().kind()
+            });
+            until(|| is_nonblocking(&*from));
+            let clone = from.try_clone().unwrap();
+            clone.set_nonblocking(false).unwrap();
+            assert!(is_nonblocking(&*from), "the copy needs it");
+            // Now it goes on after a call that had to wait.
+            client.write_all(b"x").unwrap();
+            end.read_exact(&mut [0]).unwrap();
+            from.set_read_deadline(Some(Instant::now()));
+            assert_eq!(copies.join().unwrap(), ErrorKind::TimedOut);
+            assert!(!is_nonblocking(&*from), "as it was set last");
+        });
+    });
+}
+
+/// What was set during a copy holds after it.
+#[test]
+fn a_mode_that_is_set_during_a_copy_stays() {
+    watched(|| {
+        runtime(2).run(|| {
+            let ((client, from), (to, _end)) = (tcp(), tcp());
+            let clone = from.try_clone().unwrap();
+            let copies = heist::go(move || io::copy(&mut &from, &mut &to).unwrap_err().kind());
+            until(|| is_nonblocking(&clone));
+            clone.set_nonblocking(true).unwrap();
+            (&client).write_all(b"x").unwrap();
+            assert_eq!(copies.join().unwrap(), ErrorKind::WouldBlock);
+            assert!(is_nonblocking(&clone));
+            clone.set_nonblocking(false).unwrap();
+            assert!(!is_nonblocking(&clone));
+        });
     });
 }
