@@ -448,13 +448,16 @@ impl Watch {
     /// is queued there waits for a second one, which comes as soon as ever, and not when all
     /// that move are looked at again. Not if it has gone on to another one during this look.
     fn confirm_soon(&mut self, is_smooth: bool, now: u64) {
-        let stays = |(p, seen): (&'static P, &Seen)| p.steps() == seen.steps && !p.runq.is_empty();
-        let waits = || self.sched.ps().zip(&self.seen).any(stays);
-        self.confirms = is_smooth && !self.confirms && waits();
-        if self.confirms {
-            let soon = now + MEDIUM.as_nanos() as u64;
-            self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
-        }
+        let pause = |(p, seen): (&'static P, &Seen)| {
+            let stays = p.steps() == seen.steps && !p.runq.is_empty();
+            // Of a queue that was left to its P nobody else takes.
+            let pause = if seen.left.is_some() { brief::SOON } else { MEDIUM.as_nanos() as u64 };
+            stays.then_some(pause)
+        };
+        let pause = || self.sched.ps().zip(&self.seen).filter_map(pause).min();
+        let soon = if is_smooth && !self.confirms { pause() } else { None }.map(|ns| now + ns);
+        self.confirms = soon.is_some();
+        self.next = [self.next, soon].into_iter().flatten().min();
     }
 
     /// Whether to wake somebody for what waits. It is nobody's business if a P that goes
