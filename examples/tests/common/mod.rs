@@ -19,14 +19,20 @@ pub struct Server {
 impl Server {
     /// Starts an example on a port that is free.
     pub fn start(program: &str, args: &[&str]) -> Server {
-        let mut child = Command::new(program)
-            .arg("127.0.0.1:0")
-            .args(args)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(program);
+        Server::started(command.arg("127.0.0.1:0").args(args))
+    }
+
+    /// Starts an example that may have so many descriptors; what it complains of is kept.
+    pub fn start_limited(program: &str, descriptors: usize) -> Server {
+        let limit = format!("ulimit -n {descriptors}; exec \"$0\" 127.0.0.1:0");
+        Server::started(Command::new("sh").args(["-c", &limit, program]).stderr(Stdio::piped()))
+    }
+
+    fn started(command: &mut Command) -> Server {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        BufReader::with_capacity(1, child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").expect(&line).to_owned();
         Server { child, address }
     }
@@ -68,10 +74,41 @@ impl Server {
         })
     }
 
+    pub fn signal(&self, name: &str) {
+        run("kill", &[&format!("-{name}"), &self.child.id().to_string()]);
+    }
+
+    /// Waits until it has said so.
+    pub fn says(&mut self, text: &str) {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            let stdout = self.child.stdout.as_mut().unwrap();
+            let read = BufReader::with_capacity(1, stdout).read_line(&mut line).unwrap();
+            assert_ne!(read, 0, "it ends without saying: {text}");
+        }
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    /// What it has complained of, to its end.
+    pub fn errors(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.as_mut().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
     /// Asks it to end, and waits for that.
     pub fn stop(mut self) -> Option<i32> {
-        run("kill", &["-TERM", &self.child.id().to_string()]);
-        self.child.wait().unwrap().code()
+        self.signal("TERM");
+        self.ended()
     }
 }
 

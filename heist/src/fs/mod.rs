@@ -26,6 +26,21 @@
 //! traits of `std::os::unix::fs` are there for all types, and
 //! [`os::unix::fs`](crate::os::unix::fs) has the functions.
 //!
+//! One thing is missing: std reads from, writes to and seeks in an `Arc<File>`, which
+//! only std may implement for an `Arc`. A reference to the file does the same:
+//!
+//! ```
+//! use heist::fs::File;
+//! use std::io::{Read, Seek};
+//! use std::sync::Arc;
+//!
+//! let file = Arc::new(File::open("/etc/passwd")?);
+//! let mut byte = [0];
+//! (&*file).read_exact(&mut byte)?;
+//! assert_eq!((&*file).stream_position()?, 1);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! Files on a disk are always ready as far as epoll is concerned, so that there is
 //! nothing to park for. A FIFO or a terminal that was opened as a [`File`] is read
 //! in the same way and holds a thread while it waits; [`io::pipe`](crate::io::pipe)

@@ -34,8 +34,8 @@
 //! - `set_deadline`, `set_read_deadline` and `set_write_deadline`, as Go has them: a
 //!   moment at which calls begin to fail, those that wait now included.
 //! - `close`, which ends the calls that wait on a socket from another goroutine. A
-//!   listener's [`incoming`](TcpListener::incoming) ends then, too: close it, wait for
-//!   the connections that there are, and a server has drained.
+//!   listener's [`incoming`](TcpListener::incoming) ends then, too, on all its handles:
+//!   close it, wait for the connections that there are, and a server has drained.
 //! - [`incoming`](TcpListener::incoming) goes on when a connection was given up
 //!   before it was accepted, and pauses while the process has no descriptors left.
 //!

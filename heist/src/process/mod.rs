@@ -19,7 +19,9 @@
 //!
 //! What waits for nothing is std's itself: [`Stdio`], [`Output`], [`ExitStatus`],
 //! [`exit`], [`abort`] and so on. `std::os::unix::process::CommandExt` can be
-//! implemented by std only, so that its methods are methods of [`Command`] here.
+//! implemented by std only, so that its methods are methods of [`Command`] here; all but
+//! `before_exec`, which std has deprecated: [`pre_exec`](Command::pre_exec) takes the
+//! same function.
 //!
 //! [`exit`] and [`abort`] end the process with all that its goroutines do.
 //!
