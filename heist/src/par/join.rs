@@ -156,22 +156,32 @@ where
     /// `record` is that of a fork of this type, whose branch the caller has claimed, and
     /// taken if it is to run.
     unsafe fn run(record: *const Record, order: Order) {
+        match order {
+            // Nothing of it depends on when.
+            Order::Claimed | Order::Raided => {}
+            // SAFETY: the caller's promise.
+            Order::Run => unsafe { Self::run_taken(record, None) },
+            // SAFETY: as above.
+            Order::Cancel(payload) => unsafe { Self::run_taken(record, Some(payload)) },
+        }
+    }
+
+    /// [`run`](Self::run) on the stack of the branch, or instead of it. A function of its own:
+    /// whoever claims has a stack that may be too small for what the branch returns.
+    ///
+    /// # Safety
+    ///
+    /// As there, and it is taken.
+    #[inline(never)]
+    unsafe fn run_taken(record: *const Record, cancel: Option<Box<dyn Any + Send>>) {
         // SAFETY: the record is the fork's first field.
         let fork = unsafe { &*record.cast::<Self>() };
-        let outcome = match order {
-            // Nothing of it depends on when.
-            Order::Claimed | Order::Raided => return,
-            Order::Run => {
-                // SAFETY: the caller has taken it.
-                let b = unsafe { fork.take() };
-                catch_unwind(AssertUnwindSafe(|| b(FnContext::new(true))))
-            }
-            Order::Cancel(payload) => {
-                // SAFETY: as above.
-                let b = unsafe { fork.take() };
-                // A panic of its destructor is one of the branch.
-                catch_unwind(AssertUnwindSafe(|| drop(b))).and(Err(payload))
-            }
+        // SAFETY: the caller has taken it.
+        let b = unsafe { fork.take() };
+        let outcome = match cancel {
+            None => catch_unwind(AssertUnwindSafe(|| b(FnContext::new(true)))),
+            // A panic of its destructor is one of the branch.
+            Some(payload) => catch_unwind(AssertUnwindSafe(|| drop(b))).and(Err(payload)),
         };
         // SAFETY: whoever forked looks here when this goroutine has ended.
         unsafe { (*fork.outcome.get()).write(outcome) };

@@ -73,14 +73,30 @@ where
     unsafe fn run(record: *const Record, order: Order) {
         // SAFETY: the record is the piece's first field.
         let piece = unsafe { &*record.cast::<Self>() };
-        let outcome = match order {
-            Order::Claimed => return piece.rest.cut(),
-            Order::Raided => return piece.rest.cut_running(),
-            Order::Run => catch_unwind(AssertUnwindSafe(|| (piece.divide)(piece.range()))),
-            Order::Cancel(payload) => Err(payload),
+        match order {
+            Order::Claimed => piece.rest.cut(),
+            Order::Raided => piece.rest.cut_running(),
+            // SAFETY: the caller has taken it.
+            Order::Run => unsafe { piece.run_taken(None) },
+            // SAFETY: as above.
+            Order::Cancel(payload) => unsafe { piece.run_taken(Some(payload)) },
+        }
+    }
+
+    /// Runs the rest, or leaves why it was not run. A function of its own: whoever claims has a
+    /// stack that may be too small for the value.
+    ///
+    /// # Safety
+    ///
+    /// The caller has taken it, on a stack of its own unless it is cancelled.
+    #[inline(never)]
+    unsafe fn run_taken(&self, cancel: Option<Box<dyn Any + Send>>) {
+        let outcome = match cancel {
+            None => catch_unwind(AssertUnwindSafe(|| (self.divide)(self.range()))),
+            Some(payload) => Err(payload),
         };
         // SAFETY: the runner looks here when this goroutine has ended.
-        unsafe { (*piece.outcome.get()).write(outcome) };
+        unsafe { (*self.outcome.get()).write(outcome) };
     }
 
     /// # Safety

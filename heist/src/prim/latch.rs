@@ -289,7 +289,7 @@ impl Looks {
     }
 }
 
-/// After how often somebody says that it waits too long, most of a millisecond: a
+/// After how often somebody says that it waits too long, some milliseconds: a
 /// holder that the kernel has stopped is back by then.
 #[cfg(not(loom))]
 const STUCK_AFTER: u32 = 400;

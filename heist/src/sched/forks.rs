@@ -1,7 +1,7 @@
 //! Fork-join: the open forks of goroutines, and how branches are shared.
 //!
-//! A fork is a record in the frame of `par::join`, in a list that belongs to the
-//! goroutine (`protocol::forks`). To fork, a goroutine looks at the [`Desk`] of its
+//! A fork is a record in the frame of `par::join`, or of a loop whose rest is one
+//! (`par::piece`), in a list that belongs to the goroutine (`protocol::forks`). To fork, a goroutine looks at the [`Desk`] of its
 //! M, links the record, runs the first branch, unlinks the record and runs the
 //! second: plain loads and stores, and two comparisons. Everything else is rare:
 //!
@@ -10,7 +10,7 @@
 //! | the first fork since an M resumed the goroutine | the desk is set up ([`approach`]); if a P is idle, the oldest fork is shared |
 //! | somebody asked (`sched::thieves`) | the oldest fork is shared at the next fork |
 //! | the goroutine parks, yields or waits with its thread | all its forks are shared ([`left`], [`share_all`]) |
-//! | it neither forks nor leaves, and somebody is idle | the oldest fork is raided |
+//! | it neither forks nor leaves, and somebody is idle, or that lasts; or it has lost its P | the oldest fork is raided |
 //! | the stack is short | the fork goes on on another segment |
 //!
 //! Shared means: the record is claimed, and a goroutine without a stack is queued
@@ -33,7 +33,7 @@ use super::schedt::{self, Sched};
 use super::spawn::Counted;
 use super::task::{Ended, Shutdown, Task};
 use super::waiter::Waiter;
-use super::{netpoll, timers, wake};
+use super::{brief, netpoll, timers, wake};
 use crate::context::Suspend;
 use crate::prim::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence, fence_after_rmw, keep,
@@ -194,13 +194,14 @@ pub(crate) enum Order {
     Cancel(Box<dyn Any + Send>),
 }
 
-/// A fork: the first field of what `par::join` keeps in its frame.
+/// A fork: the first field of what `par::join` or `par::piece` keeps in its frame.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Record {
     link: Link,
     /// Runs the second branch on another goroutine and leaves its outcome in the
-    /// frame; before that it is told that the branch was claimed. Does not unwind.
+    /// frame; before that it is told that the branch was claimed, by whoever claims it, on
+    /// that one's stack and with the list's latch. Does not unwind.
     run: unsafe fn(*const Record, Order),
     /// The branch, once the fork is claimed.
     branch: Unset<G>,
@@ -323,18 +324,23 @@ pub(crate) fn approach(here: usize) -> Approach {
     }
     let desk = &inside.m.desk;
     desk.forks.store(ptr::from_ref(list).cast_mut(), Ordering::Release);
-    let asked = desk.guard.swap(limit, Ordering::Relaxed) == ASKED;
-    let mut share = asked;
+    let mut before = desk.guard.swap(limit, Ordering::Relaxed);
     if !desk.is_open() {
+        before = UNSET;
         desk.open.store(true, Ordering::Relaxed);
         sched.forking.fetch_add(1, Ordering::SeqCst);
+    }
+    let mut share = before == ASKED;
+    if before == UNSET {
         // An M that goes to sleep counts its P as idle, fences, and asks those who
         // fork: it sees this one, or is seen here.
         fence_after_rmw();
         share |= sched.idle.idle_ps() != 0;
     }
-    // Something to steal is there already: it will do for whoever asked.
-    Approach::Fork(list, share && inside.p.runq.rings_empty())
+    // Something to steal is there already: it will do for whoever asked, unless it is left
+    // to this P.
+    let to_steal = !inside.p.runq.rings_empty() && brief::left(&inside.p).is_none();
+    Approach::Fork(list, share && !to_steal)
 }
 
 /// Whether there is something to run on the caller's P that is no branch. Runs the timers

@@ -71,7 +71,7 @@ pub(crate) fn quickly(sched: &'static Sched, thief: Held) -> Option<&'static G> 
 
 /// Counts a steal, and offers what it brought beyond the first. False if that is
 /// nothing.
-fn note_steal(sched: &'static Sched, thief: Held) -> bool {
+pub(super) fn note_steal(sched: &'static Sched, thief: Held) -> bool {
     thief.counters.steals.bump();
     thief.counters.stolen.add(1 + thief.runq.len() as u64);
     let more = !thief.runq.rings_empty();

@@ -61,6 +61,7 @@ pub(super) fn beg(sched: &'static Sched, thief: Held) -> Option<&'static G> {
             return None;
         }
         if let Some(g) = steal::from_rings(sched, thief) {
+            steal::note_steal(sched, thief);
             return Some(g);
         }
     }

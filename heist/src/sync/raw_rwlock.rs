@@ -81,7 +81,7 @@ impl RawRwLock {
         match self.word.leave_read() {
             Leave::Done => {}
             Leave::HandOver => self.hand_over(WRITERS),
-            Leave::NotHeld => not_held(),
+            Leave::NotHeld => self.not_held(),
         }
     }
 
@@ -90,7 +90,7 @@ impl RawRwLock {
         match self.word.leave_write() {
             Leave::Done => {}
             Leave::HandOver => self.hand_over(READERS),
-            Leave::NotHeld => not_held(),
+            Leave::NotHeld => self.not_held(),
         }
     }
 
@@ -133,9 +133,11 @@ impl RawRwLock {
         drop(queue);
         drop(readers);
     }
-}
 
-#[cold]
-fn not_held() -> ! {
-    panic!("sync: unlock of unlocked rwlock: a guard was dropped twice, or one that was forgotten")
+    /// Whoever came in that moment may have queued for nobody.
+    #[cold]
+    fn not_held(&self) -> ! {
+        self.hand_over(WRITERS);
+        panic!("sync: unlock of unlocked rwlock: a guard was dropped twice")
+    }
 }

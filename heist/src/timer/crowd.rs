@@ -20,7 +20,7 @@ const SPAN: u32 = 19;
 /// Buckets: for a quarter of a second.
 const BUCKETS: u64 = 512;
 
-/// A heap smaller than this takes all that comes.
+/// While there are fewer, the heap takes all that comes.
 const SMALL: usize = 256;
 
 /// What a bucket has room for at first.
@@ -158,7 +158,9 @@ impl<T: Copy> Crowd<T> {
     fn push_later(&mut self, when: u64, item: T) -> bool {
         let next = self.first().map_or(0, bucket) + 1;
         if self.later.len == 0 {
-            self.later.from = next;
+            // Not before what is open: that stays in order.
+            let opened = self.open.first().map_or(0, |last| bucket(last.when) + 1);
+            self.later.from = next.max(opened);
         }
         let from = self.later.from;
         let later = (from.max(next)..from + BUCKETS).contains(&bucket(when));
@@ -252,6 +254,32 @@ mod tests {
     /// A moment up to twice as far from `now` as there are buckets.
     fn some_time(rng: &Rng, now: u64) -> u64 {
         now + (u64::from(rng.next()) << 32 | u64::from(rng.next())) % ((2 * BUCKETS) << SPAN)
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// A bucket is open, all others are empty, and somebody comes who is due before it.
+    #[test]
+    fn one_that_is_due_before_an_open_bucket() {
+        let mut crowd = Crowd::new();
+        (0..SMALL).for_each(|_| crowd.push(MS, 0));
+        (0..300).for_each(|_| crowd.push(200 * MS, 200));
+        (0..SMALL).for_each(|_| assert_eq!(crowd.pop_due(2 * MS), Some(0)));
+        crowd.push(2 * MS, 2);
+        crowd.push(50 * MS, 50);
+        let order: Vec<i32> = std::iter::from_fn(|| crowd.pop_due(u64::MAX)).take(3).collect();
+        assert_eq!(order, [2, 50, 200]);
+    }
+
+    /// What is not due yet does not count.
+    #[test]
+    fn the_last_of_those_that_are_due() {
+        let mut crowd = Crowd::new();
+        (0..SMALL).for_each(|_| crowd.push(MS, ()));
+        (0..100).for_each(|_| crowd.push(10 * MS, ()));
+        (0..SMALL).for_each(|_| assert!(crowd.pop_due(MS).is_some()));
+        crowd.push(10_000 * MS, ());
+        assert_eq!(crowd.last_of_more_due::<16>(11 * MS), Some(10 * MS));
     }
 
     #[test]

@@ -48,12 +48,13 @@ impl<T: Copy> Heap<T> {
         }
     }
 
-    /// How many are due at `by`, and when the last of them is; or that of those that it has
+    /// How many are due at `by`, and when the last of them is (0 if there is none); or that of those that it has
     /// seen, once there are more than `N`. Looks at no more than those and their children.
     pub(crate) fn count_due<const N: usize>(&self, by: u64) -> (usize, u64) {
         let mut found = [0; N];
-        let mut count = usize::from(self.first().is_some_and(|first| first <= by));
-        let (mut looked, mut last) = (0, self.first().unwrap_or(0));
+        let first = self.first().filter(|first| *first <= by);
+        let mut count = usize::from(first.is_some());
+        let (mut looked, mut last) = (0, first.unwrap_or(0));
         while looked < count {
             let first = CHILDREN * found[looked] + 1;
             for child in first..(first + CHILDREN).min(self.entries.len()) {

@@ -281,3 +281,25 @@ fn a_panic_comes_out_of_a_measured_scope() {
     assert!(measured.is_err());
     assert_eq!(ran.into_inner(), 2, "the others run");
 }
+
+/// Whoever takes a branch has a small stack itself, and that of the branch is large.
+#[test]
+fn values_that_only_the_stacks_of_goroutines_hold() {
+    const LARGE: usize = 200 << 10;
+    const ITEMS: usize = 1000;
+    let runtime = heist::Builder::new().max_procs(2).stack_size(64 << 20).build().unwrap();
+    let marked = runtime.run(|| {
+        let mark = |item| {
+            let mut marks = [0u8; LARGE];
+            marks[item] = 1;
+            marks
+        };
+        let merge = |mut one: [u8; LARGE], other: [u8; LARGE]| {
+            one.iter_mut().zip(&other).take(ITEMS).for_each(|(one, other)| *one |= other);
+            one
+        };
+        let all = heist::par::map_reduce(0..ITEMS, || [0u8; LARGE], mark, merge);
+        all.iter().filter(|mark| **mark == 1).count()
+    });
+    assert_eq!(marked, ITEMS);
+}
