@@ -60,13 +60,14 @@ where
     F: Fn(TcpStream) -> io::Result<()> + Clone + Send + 'static,
 {
     let all = WaitGroup::new();
-    for stream in listener.incoming() {
+    let accepted = listener.incoming().try_for_each(|stream| {
         let (stream, serve) = (stream?, serve.clone());
         all.go(move || {
             // Answers are small, and others wait for them. How it ends is up to the peer.
             let _ = stream.set_nodelay(true).and_then(|()| serve(stream));
         });
-    }
+        Ok(())
+    });
     all.wait();
-    Ok(())
+    accepted
 }

@@ -8,13 +8,14 @@
 //! cargo run --release -p heist-examples --bin chat -- 127.0.0.1:9001
 //! ```
 
-use heist::chan::{self, Receiver, Sender};
+use heist::chan::{self, Sender};
 use heist::io::{self, Read, Write};
 use heist::net::TcpStream;
 use heist::sync::Mutex;
 use heist::thread::JoinHandle;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tungstenite::handshake::server::{Request, Response};
 use tungstenite::protocol::Role;
 use tungstenite::{Message, WebSocket};
 
@@ -42,25 +43,24 @@ fn serve(stream: TcpStream, room: &Room) -> io::Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
 
-    // In the room before the handshake is answered: whoever has the answer hears all that
-    // is said from then on. It waits in the channel until there is a writer.
-    let (sender, receiver) = chan::bounded(BEHIND);
-    room.lock().unwrap().push((number, sender.clone()));
-    let talked = talk(stream, room, number, sender, receiver);
+    let talked = talk(stream, room, number);
     room.lock().unwrap().retain(|(other, _)| *other != number);
     talked?.join().unwrap_or(Ok(()))
 }
 
 /// Reads until the other side closes. The writer ends when the room has let go of its
 /// channel, too.
-fn talk(
-    stream: TcpStream,
-    room: &Room,
-    number: u64,
-    sender: Sender<Out>,
-    receiver: Receiver<Out>,
-) -> io::Result<JoinHandle<io::Result<()>>> {
-    let accepted = tungstenite::accept(stream.try_clone()?).map_err(io::Error::other)?;
+fn talk(stream: TcpStream, room: &Room, number: u64) -> io::Result<JoinHandle<io::Result<()>>> {
+    let (sender, receiver) = chan::bounded(BEHIND);
+    // In the room before the handshake is answered: whoever has the answer hears all that
+    // is said from then on. It waits in the channel until there is a writer.
+    let (its_room, to_it) = (Arc::clone(room), sender.clone());
+    #[allow(clippy::result_large_err)] // tungstenite's
+    let enter = move |_: &Request, answer: Response| {
+        its_room.lock().unwrap().push((number, to_it));
+        Ok(answer)
+    };
+    let accepted = tungstenite::accept_hdr(stream.try_clone()?, enter).map_err(io::Error::other)?;
     drop(accepted); // the handshake is done; both sides of it are ours
 
     let writing = stream.try_clone()?;

@@ -1,5 +1,4 @@
-//! A server that Redis clients can talk to: strings, lists, expiry, publish and
-//! subscribe, blocking pops, sorting. It is plain blocking code: a connection is a
+//! A server that Redis clients can talk to, in plain blocking code: a connection is a
 //! goroutine, `BLPOP` is a select, a subscription is a channel. Two commands that Redis
 //! has not: `BLOCK ms` blocks its thread, `SPIN ms` never yields; nobody else notices.
 
@@ -175,7 +174,7 @@ impl Client {
             let _ = heist::go(move || messages.iter().try_for_each(|b| stream.write_all(&b)));
             self.inbox = Some(sender);
         }
-        let (mut locked, inbox) = (store(), self.inbox.clone().unwrap());
+        let (mut locked, inbox) = (store(), self.inbox.clone().unwrap()); // until it has replied
         let all = locked.subscribers.entry(channel.clone()).or_default();
         all.retain(|other| !other.same_channel(&inbox));
         self.channels.retain(|other| other != channel);
@@ -186,7 +185,8 @@ impl Client {
         let what = if on { "$9\r\nsubscribe" } else { "$11\r\nunsubscribe" };
         let (head, tail) = (format!("*3\r\n{what}\r\n"), format!(":{}\r\n", self.channels.len()));
         let reply = [head.as_bytes(), &bulk(Some(channel)), tail.as_bytes()].concat();
-        inbox.try_send(reply).or(Ok(())) // with the lock: before what is published next
+        inbox.try_send(reply).unwrap_or_else(|full| self.replies.extend(full.into_inner()));
+        Ok(())
     }
 
     fn run(&mut self, name: &[u8], args: &[Bytes]) -> Answer {

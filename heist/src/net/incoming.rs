@@ -57,6 +57,7 @@ impl Accepting {
                     | libc::EHOSTDOWN
                     | libc::ENONET
                     | libc::EHOSTUNREACH
+                    | libc::EOPNOTSUPP
                     | libc::ENETUNREACH,
                 ) => {}
                 Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {

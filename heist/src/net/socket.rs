@@ -216,13 +216,12 @@ impl<S: AsFd> Socket<S> {
     ) -> io::Result<R> {
         // Acquire: pairs with the release in `close_listener`.
         let closed = || self.options.closed.load(Ordering::Acquire);
-        self.run(Side::Read, site, |_| {
-            if closed() {
-                return Err(netpoll::closed());
-            }
-            // Again: it may have been closed just now, which explains an error.
-            accept(self.inner()).map_err(|error| if closed() { netpoll::closed() } else { error })
-        })
+        let accepted = self.run(Side::Read, site, |_| {
+            if closed() { Err(netpoll::closed()) } else { accept(self.inner()) }
+        });
+        // Again: it may have been closed just now, which explains an error, and a close comes
+        // before a deadline that has passed.
+        accepted.map_err(|error| if closed() { netpoll::closed() } else { error })
     }
 
     pub(super) fn set_deadline(&self, side: Side, deadline: Option<Instant>) {

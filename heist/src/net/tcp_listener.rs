@@ -70,7 +70,8 @@ impl TcpListener {
     ///
     /// What passes by itself is no error here: a connection that was given up before
     /// it was accepted is left out, and while the process has no descriptors left, the
-    /// iterator pauses, up to a second at a time, and says so once on standard error.
+    /// iterator pauses, up to a second at a time, and says so once on standard error. (A
+    /// close is noticed after that pause.)
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self, accepting: Accepting::default() }
     }

@@ -413,7 +413,7 @@ fn each_woken(event: &Event, wake: impl Fn(Turn)) {
 /// Another M is woken for what takes this one longer than waking takes. How long that
 /// is, the last batches tell: most requests are answered in microseconds, and two
 /// threads that share them get in each other's way, and in that of whoever sends them.
-/// And only if there is a CPU for it, as far as is known (`company`). If this batch is
+/// And only if there is a CPU for it, or two get more done all the same (`company`). If this batch is
 /// another matter, sysmon wakes somebody.
 pub(crate) fn deliver(sched: &'static Sched, p: Held, events: &Batch) {
     let before = p.runq.len();

@@ -19,6 +19,9 @@ fn a_closed_listener_ends_the_loops_of_its_clones() {
         assert_eq!(seen, 0);
         assert_eq!(accepts.join().unwrap(), ErrorKind::ConnectionAborted);
         assert_eq!(clone.accept().unwrap_err().kind(), ErrorKind::ConnectionAborted);
+        // Also for one whose time is over.
+        clone.set_deadline(Some(Instant::now()));
+        assert_eq!(clone.accept().unwrap_err().kind(), ErrorKind::ConnectionAborted);
         assert!(clone.try_clone().unwrap().into_incoming().next().is_none());
         let refused = TcpStream::connect(address).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);

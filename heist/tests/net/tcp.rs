@@ -148,7 +148,7 @@ fn connecting_may_take_as_long_as_it_takes() {
             assert!(kept.len() < 100);
         }
         let connects =
-            waiting(move || TcpStream::connect_timeout(&address, Duration::MAX).unwrap());
+            heist::go(move || TcpStream::connect_timeout(&address, Duration::MAX).unwrap());
         let listener = Arc::new(TcpListener::from(listener));
         let accepts = {
             let listener = Arc::clone(&listener);
