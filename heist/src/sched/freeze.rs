@@ -1,5 +1,5 @@
 //! Runners: goroutines that go on without a P. Past a cap, the one that has run
-//! longest is frozen.
+//! longest is frozen, by its thread's own time and what it is owed (`account`).
 //!
 //! A frozen goroutine waits inside of a signal handler, on its own thread, wherever
 //! it was: nothing is switched, so nothing that it was in the middle of can break.
@@ -35,6 +35,8 @@
 //! withdraws the question and lets the goroutine be, for a second. More threads
 //! than wanted compute then; nobody starves.
 
+use super::account;
+use super::find::SLICE;
 use super::g::{G, flag};
 use super::in_place;
 use super::m::{self, M};
@@ -75,8 +77,6 @@ const TRUST_LAST: Duration = Duration::from_secs(2);
 struct Runner {
     m: &'static M,
     g: u64,
-    /// When it lost its P.
-    since: u64,
     cpu: u64,
     checked: u64,
     /// How long until its clock is read again.
@@ -104,15 +104,23 @@ impl Freezer {
     }
 
     /// The P of `m` was taken while it ran `g`, which computed, or blocked its thread.
-    pub(super) fn watch(&mut self, m: &'static M, g: &'static G, now: u64, computed: bool) {
+    /// That one has run since its thread's CPU clock showed `began`, if that is known.
+    pub(super) fn watch(
+        &mut self,
+        m: &'static M,
+        g: &'static G,
+        now: u64,
+        computed: bool,
+        began: Option<u64>,
+    ) {
         let old = self.runners.iter().position(|runner| ptr::eq(runner.m, m));
         // A question that is still open stays so: it may be answered now.
         let asked = old.and_then(|at| self.runners.swap_remove(at).asked);
         let cpu = m.os_thread().cpu_time().unwrap_or(0);
+        m.account.open(g.id(), began.unwrap_or(cpu));
         self.runners.push(Runner {
             m,
             g: g.id(),
-            since: now,
             cpu,
             checked: now,
             wait: CHECK_SOON,
@@ -134,7 +142,7 @@ impl Freezer {
             let known = |runner: &Runner| ptr::eq(runner.m, m) && runner.g == g.id();
             if !self.runners.iter().any(known) {
                 m.keep_time_no_more();
-                self.watch(m, g, now, true);
+                self.watch(m, g, now, true, None);
             }
         }
     }
@@ -188,6 +196,7 @@ impl Freezer {
     /// Queues those that stand still.
     fn take_answers(&mut self, now: u64) -> bool {
         let sched = self.sched;
+        let worth = account::worth(sched.procs(), self.cap());
         let mut some = false;
         for runner in &mut self.runners {
             let Some((epoch, at)) = runner.asked else { continue };
@@ -209,6 +218,9 @@ impl Freezer {
                 }
             }
             (runner.asked, runner.stands, runner.burns) = (None, Some(epoch), false);
+            if let Some(cpu) = runner.m.os_thread().cpu_time() {
+                runner.m.account.settle(cpu, worth);
+            }
             queue(sched, runner.m);
         }
         some
@@ -224,7 +236,7 @@ impl Freezer {
             .runners
             .iter_mut()
             .filter(|runner| runner.burns && runner.asked.is_none() && runner.quiet_until <= now)
-            .min_by_key(|runner| runner.since);
+            .max_by_key(|runner| runner.m.account.over(runner.cpu));
         let Some(runner) = longest else { return false };
         let Some(epoch) = runner.m.freeze.ask() else { return false };
         if runner.m.os_thread().interrupt(signal::PREEMPT, signal::our_value(epoch.word())) {
@@ -248,12 +260,12 @@ impl Runner {
         self.m.os_thread().cpu_time().map_or(u64::MAX, |now| now.saturating_sub(cpu))
     }
 
-    /// One that was let go without a P, and has heard it, is a runner as others are, and
-    /// the youngest.
+    /// One that was let go without a P, and has heard it, is a runner as others are. It is to
+    /// come to where it gives back what somebody may wait for.
     fn notice_let_go(&mut self, now: u64) {
         if self.stands.is_some_and(|epoch| !self.m.freeze.stands(epoch)) {
-            (self.stands, self.since, self.wait) = (None, now, CHECK_SOON);
-            self.computed = true;
+            (self.stands, self.wait, self.computed) = (None, CHECK_SOON, true);
+            self.quiet_until = now + SLICE;
         }
     }
 
@@ -388,11 +400,32 @@ mod tests {
     use std::sync::Arc;
 
     const HOGS: usize = 100;
-    const TURNS: u64 = 10;
 
-    /// A hundred that compute for ever, on two Ps, until each has had ten turns: how many
-    /// they had, the fewest first.
-    fn turns_of_hogs() -> Vec<u64> {
+    /// What a hundred that compute for ever on two Ps have had, the least first.
+    struct Shares {
+        turns: Vec<u64>,
+        /// Of their threads' own time.
+        cpu: Vec<u64>,
+    }
+
+    impl Shares {
+        fn of(threads: &[&'static M]) -> Shares {
+            let turns = threads.iter().map(|m| m.turns.get()).collect();
+            let cpu = threads.iter().map(|m| m.os_thread().cpu_time().unwrap()).collect();
+            Shares { turns, cpu }
+        }
+
+        fn since(mut self, before: &Shares) -> Shares {
+            for (now, before) in [(&mut self.turns, &before.turns), (&mut self.cpu, &before.cpu)] {
+                now.iter_mut().zip(before).for_each(|(now, before)| *now -= before);
+                now.sort_unstable();
+            }
+            self
+        }
+    }
+
+    /// What they have had when each has had so many turns.
+    fn shares_of_hogs(turns: u64) -> Shares {
         let runtime = crate::Builder::new().max_procs(2).thread_name("turns").build().unwrap();
         let mut all = schedt::all().filter(|sched| !sched.closing());
         let sched = all.find(|sched| sched.config().thread_name == "turns").unwrap();
@@ -412,31 +445,33 @@ mod tests {
             thread::sleep(Duration::from_millis(10));
         }
         let threads = running();
-        let before: Vec<u64> = threads.iter().map(|m| m.turns.get()).collect();
-        let turns = || -> Vec<u64> {
-            threads.iter().zip(&before).map(|(m, before)| m.turns.get() - before).collect()
+        let before = Shares::of(&threads);
+        let shares = loop {
+            thread::sleep(Duration::from_millis(10));
+            let shares = Shares::of(&threads).since(&before);
+            if shares.turns[0] >= turns {
+                break shares;
+            }
         };
-        while turns().iter().any(|n| *n < TURNS) {
-            thread::sleep(Duration::from_millis(1));
-        }
-        let mut turns = turns();
         stop.store(true, Ordering::Relaxed);
         hogs.into_iter().for_each(|hog| hog.join().unwrap());
-        turns.sort_unstable();
-        turns
+        shares
     }
 
-    /// When each has had ten turns, none has had more than twelve. Turns, not work: how much a
-    /// thread gets done in one is the kernel's to say. Not each time: on a machine with much
-    /// else to do sysmon takes a thread that does not get to run for one that waits for what
-    /// a stopped one has, and lets some go out of turn.
+    /// As long as each has had its turns: nobody has had a fifth more of them than another, nor
+    /// of the CPUs. Not each time: on a machine with much else to do sysmon takes a thread that
+    /// does not get to run for one that waits for what a stopped one has, and lets some go out
+    /// of turn.
     #[test]
-    fn hogs_have_their_turns_one_after_the_other() {
+    fn a_hundred_hogs_get_on_alike() {
+        const TURNS: u64 = 16;
+        let within_a_fifth = |had: &[u64]| had[HOGS - 1] <= had[0] + had[0] / 5;
         let mut seen = Vec::new();
-        let fair = (0..5).any(|_| {
-            seen.push(turns_of_hogs());
-            seen.last().is_some_and(|turns| turns[HOGS - 1] <= TURNS + TURNS / 5)
+        let fair = (0..4).any(|_| {
+            let Shares { turns, cpu } = shares_of_hogs(TURNS);
+            seen.push([turns[0], turns[HOGS - 1], cpu[0], cpu[HOGS - 1]]);
+            within_a_fifth(&turns) && within_a_fifth(&cpu)
         });
-        assert!(fair, "{seen:?}");
+        assert!(fair, "least and most of turns, and of the CPUs' nanoseconds: {seen:?}");
     }
 }

@@ -3,6 +3,7 @@
 //! An M's scheduler loop runs on the thread's own stack and resumes goroutines
 //! on theirs. Ms are never freed: their scheduler reuses them.
 
+use super::account::Account;
 use super::apart::KeptOff;
 use super::forks::Desk;
 use super::g::G;
@@ -71,6 +72,8 @@ pub(crate) struct M {
     pub(crate) freeze: Freeze,
     /// How often it has gone on, with a P, after it stood still. Counted by its thread.
     pub(crate) turns: Count,
+    /// What the goroutine that computes there has had.
+    pub(crate) account: Account,
     /// The thread, as the kernel knows it.
     os: AtomicU32,
     /// How long it watches for a P that is likely to come before it sleeps, in
@@ -113,6 +116,7 @@ impl M {
             serves: AtomicBool::new(false),
             freeze: Freeze::new(),
             turns: Count::default(),
+            account: Account::default(),
             os: AtomicU32::new(0),
             patience: patience(),
             tls: ThreadMemory::new(),

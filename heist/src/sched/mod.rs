@@ -14,7 +14,7 @@
 //! | `spawn`, `wake`, `apart`, `brief`, `waiter`, `timers`, `alarm` | a new one; whom to wake for it; on which CPU; and when not to; whoever waits; until when; what the clock calls |
 //! | `forks`, `thieves` | branches of fork-join: sharing them; asking for them |
 //! | `jobs`, `told` | what `par` spawns: newest first; on a certain P |
-//! | `syscall`, `retake`, `freeze` | calls that block; taking the P of those that do not come back; stopping those that compute on |
+//! | `syscall`, `retake`, `freeze`, `account` | calls that block; taking the P of those that do not come back; stopping those that compute on; what they have had |
 //! | `stop` | stopping the world; another number of Ps |
 //! | `netpoll`, `company` | waiting for descriptors: who looks, and whom to wake; whether it pays to wake another |
 //! | `sysmon`, `backoff`, `lookout`, `deadlock` | watching; how often; for late timers; when nobody can wake anybody |
@@ -23,6 +23,8 @@
 
 pub(crate) mod protocol;
 
+#[cfg(not(loom))]
+mod account;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: functions in alarms
 pub(crate) mod alarm;

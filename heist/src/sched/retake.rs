@@ -16,7 +16,7 @@
 //! thread, without a P, and finds out at its next call of the runtime. While it
 //! computes it is a *runner*. Runners are the kernel's to schedule, which does it
 //! sooner and more fairly than we could, but there should not be many: past the
-//! cap the one that has run longest is stopped (`freeze`).
+//! cap the one that has had most of its due is stopped (`freeze`, `account`).
 
 use super::find::SLICE;
 use super::forks::Ask;
@@ -334,7 +334,8 @@ impl Retaker {
         m.preempt.store(false, Ordering::Relaxed);
         self.sched.preemption.retakes.bump();
         m.keep_time_no_more();
-        self.freezer.watch(m, g, now, why == Thread::Computes);
+        let began = self.seen[p.id as usize].began;
+        self.freezer.watch(m, g, now, why == Thread::Computes, began);
         let again = why == Thread::Blocks;
         self.seen[p.id as usize] = Seen { steps, since: now, again, ..Seen::default() };
         if timers::ahead_of_next(p) <= now {
@@ -364,9 +365,12 @@ fn somebody_may_want(sched: &'static Sched, p: &'static P, now: u64) -> bool {
         || timers::wanted(sched) <= now
 }
 
-/// Whether the thread of an M has run for a whole slice since its goroutine was seen.
+/// Whether the thread of an M has run for a whole slice since its goroutine was seen, or for
+/// as much of one as it is owed.
 fn had_its_slice(m: &'static M, seen: &Seen) -> bool {
-    seen.began.is_none_or(|began| ran_since(m, began) >= SLICE)
+    let owed = m.curg().and_then(|g| m.account.end_of_slice(g.id()));
+    let end = owed.or(seen.began.map(|began| began.saturating_add(SLICE)));
+    end.is_none_or(|end| m.os_thread().cpu_time().is_none_or(|cpu| cpu >= end))
 }
 
 /// How long the thread of an M has run since its CPU clock said `then`.

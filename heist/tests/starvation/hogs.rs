@@ -120,15 +120,14 @@ fn a_hundred_hogs(procs: usize) -> usize {
     watched(|| builder.build().unwrap().run(run))
 }
 
-/// Those with a P and as many without one; the one that looks; some that are to stop when
-/// the kernel runs them next; and some that were let go because the machine is busy and a
-/// thread seems to stand still (see `turns::hogs_share_fairly`). Far fewer than all.
+/// Those with a P, as many without one, and at most as many that are to stop when the kernel
+/// runs them next: no more are made to before. Not each time: see `turns::hogs_share_fairly`.
 #[test]
 fn a_hundred_hogs_share_and_stay_within_the_cap() {
     let mut seen = Vec::new();
     let within = (0..5).any(|_| {
         seen.push(a_hundred_hogs(2));
-        seen.last() <= Some(&(2 + 2 + 8))
+        seen.last() <= Some(&(2 + 2 + 2))
     });
     assert!(within, "{seen:?} threads computed at a time");
 }
