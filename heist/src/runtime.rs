@@ -103,8 +103,8 @@ impl Builder {
     /// How many goroutines that compute past their slice (10 ms; less, when a timer is
     /// late) may go on beside those that have a P, each on its thread, by default as many
     /// as there are Ps.
-    /// The kernel shares the CPUs among them all. One more, and the one that has run
-    /// longest is stopped, by a signal, until its turn comes. With 0, no more than
+    /// The kernel shares the CPUs among them all. One more, and the one that has had most
+    /// of its turn is stopped, by a signal, until the next one comes. With 0, no more than
     /// [`max_procs`](Self::max_procs) compute, give or take the moment that it takes
     /// to stop one.
     ///

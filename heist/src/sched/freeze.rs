@@ -36,7 +36,6 @@
 //! than wanted compute then; nobody starves.
 
 use super::account;
-use super::find::SLICE;
 use super::g::{G, flag};
 use super::in_place;
 use super::m::{self, M};
@@ -68,6 +67,10 @@ const BURNS: u64 = 16;
 /// to be there again, and a signal costs some microseconds.
 const REFUSED: u64 = 200_000;
 
+/// How long one that was let go may run, by its CPU clock, before it is asked again: to where
+/// it gives back what somebody may wait for.
+const SPARED: u64 = 5_000_000;
+
 /// After which time a frozen thread looks whether sysmon moves: at first, and at the
 /// most.
 const TRUST_FIRST: Duration = Duration::from_millis(20);
@@ -90,6 +93,8 @@ struct Runner {
     stands: Option<Epoch>,
     /// Not to be asked before.
     quiet_until: u64,
+    /// Nor before its CPU clock shows that.
+    spared: u64,
 }
 
 /// sysmon's list of runners.
@@ -104,20 +109,20 @@ impl Freezer {
     }
 
     /// The P of `m` was taken while it ran `g`, which computed, or blocked its thread.
-    /// That one has run since its thread's CPU clock showed `began`, if that is known.
+    /// It was first seen with that P when its thread's CPU clock showed `seen`, if it was read.
     pub(super) fn watch(
         &mut self,
         m: &'static M,
         g: &'static G,
         now: u64,
         computed: bool,
-        began: Option<u64>,
+        seen: Option<u64>,
     ) {
         let old = self.runners.iter().position(|runner| ptr::eq(runner.m, m));
         // A question that is still open stays so: it may be answered now.
         let asked = old.and_then(|at| self.runners.swap_remove(at).asked);
         let cpu = m.os_thread().cpu_time().unwrap_or(0);
-        m.account.open(g.id(), began.unwrap_or(cpu));
+        m.account.lose_p(g.id(), seen, cpu);
         self.runners.push(Runner {
             m,
             g: g.id(),
@@ -129,6 +134,7 @@ impl Freezer {
             asked,
             stands: None,
             quiet_until: 0,
+            spared: 0,
         });
     }
 
@@ -183,7 +189,7 @@ impl Freezer {
         let before = self.runners.len();
         self.runners.retain(Runner::is_one);
         let mut acted = self.take_answers(now) || self.runners.len() != before;
-        self.runners.iter_mut().for_each(|runner| runner.notice_let_go(now));
+        self.runners.iter_mut().for_each(Runner::notice_let_go);
         if self.running() >= self.cap() {
             self.runners.iter_mut().for_each(|runner| runner.check(now));
         }
@@ -236,6 +242,7 @@ impl Freezer {
             .runners
             .iter_mut()
             .filter(|runner| runner.burns && runner.asked.is_none() && runner.quiet_until <= now)
+            .filter(|runner| runner.spared <= runner.cpu)
             .max_by_key(|runner| runner.m.account.over(runner.cpu));
         let Some(runner) = longest else { return false };
         let Some(epoch) = runner.m.freeze.ask() else { return false };
@@ -260,12 +267,12 @@ impl Runner {
         self.m.os_thread().cpu_time().map_or(u64::MAX, |now| now.saturating_sub(cpu))
     }
 
-    /// One that was let go without a P, and has heard it, is a runner as others are. It is to
-    /// come to where it gives back what somebody may wait for.
-    fn notice_let_go(&mut self, now: u64) {
+    /// One that was let go without a P, and has heard it, is a runner as others are, after a
+    /// while.
+    fn notice_let_go(&mut self) {
         if self.stands.is_some_and(|epoch| !self.m.freeze.stands(epoch)) {
             (self.stands, self.wait, self.computed) = (None, CHECK_SOON, true);
-            self.quiet_until = now + SLICE;
+            self.spared = self.m.os_thread().cpu_time().map_or(0, |cpu| cpu + SPARED);
         }
     }
 
@@ -395,7 +402,7 @@ fn may_freeze(m: &'static M, g: &'static G, pc: usize) -> bool {
 mod tests {
     use super::*;
     use crate::prim::atomic::AtomicBool;
-    use crate::prim::thread;
+    use crate::prim::{clock, thread};
     use crate::sched::schedt;
     use std::sync::Arc;
 
@@ -445,13 +452,15 @@ mod tests {
             thread::sleep(Duration::from_millis(10));
         }
         let threads = running();
-        let before = Shares::of(&threads);
+        let (before, begin) = (Shares::of(&threads), clock::now());
         let shares = loop {
             thread::sleep(Duration::from_millis(10));
             let shares = Shares::of(&threads).since(&before);
             if shares.turns[0] >= turns {
                 break shares;
             }
+            let waited = clock::now() - begin;
+            assert!(waited < 300_000_000_000, "some have no turns: {:?}", shares.turns);
         };
         stop.store(true, Ordering::Relaxed);
         hogs.into_iter().for_each(|hog| hog.join().unwrap());

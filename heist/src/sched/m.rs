@@ -292,6 +292,7 @@ impl M {
         self.prompt.store(false, Ordering::Relaxed);
         self.serves.store(false, Ordering::Relaxed);
         self.kept_off.forget();
+        self.account.forget();
         // Whoever started it may have been prompt.
         self.os_thread().set_pace(Pace::Usual);
         self.tls.found(&self.sched.config());
@@ -334,6 +335,7 @@ pub(crate) fn serve(sched: &'static Sched, life: u32) {
     m.prompt.store(false, Ordering::Relaxed);
     m.serves.store(true, Ordering::Relaxed);
     m.kept_off.forget();
+    m.account.forget();
     m.tls.found(&sched.config());
     let stack = signal::AltStack::install();
     let has_p = m.acquire_next_p() || super::find::become_idle(m) && super::find::sleep_idle(m, 0);

@@ -10,7 +10,7 @@
 //! | sleeps in the kernel: its CPU clock stands still | the same |
 //! | computes, for 10 ms, and no P is idle, or its P was told to do something | when it does not heed the request to yield either |
 //! | the same, and it forks | only if somebody other than a thief wants it |
-//! | computes, for 0.1 ms, and a timer of its P is due soon | likewise when it has been asked, while there may be one more runner |
+//! | computes, for 0.1 ms, and a timer of its P is due soon | likewise when it has been asked; after 2.5 ms, if there may not be one more runner |
 //!
 //! No signal is sent and nothing is interrupted: the goroutine goes on on its
 //! thread, without a P, and finds out at its next call of the runtime. While it
@@ -44,6 +44,10 @@ const GLANCE: u64 = 50_000;
 /// goroutine goes on without the P, so that this costs it little: its thread and the
 /// sleeper's are the kernel's to schedule, which lets those that have slept through.
 const URGENT: u64 = 100_000;
+
+/// The same while as many compute without a P as may: another one is stopped for it, which
+/// costs some tens of microseconds.
+const URGENT_AT_CAP: u64 = SLICE / 4;
 
 /// A P that has run so many goroutines since the last look is brisk: whoever runs there
 /// now will not compute for long either, as a rule.
@@ -241,14 +245,15 @@ impl Retaker {
         }
         looked.computing += 1;
         let (mut end, mut urgent) = (seen.since + SLICE, false);
-        if crowded && self.freezer.has_room() {
+        if crowded {
             let mut soon = timers::ahead_of_next(p);
             if soon <= now {
                 // Most deadlines are for nothing, and those are not worth a P.
                 timers::drop_dead_first(p);
                 soon = timers::ahead_of_next(p);
             }
-            soon = soon.max(seen.since + URGENT);
+            let least = if self.freezer.has_room() { URGENT } else { URGENT_AT_CAP };
+            soon = soon.max(seen.since + least);
             (end, urgent) = (end.min(soon), soon <= now);
         }
         // What a P was told to do nobody else may begin.
@@ -334,8 +339,8 @@ impl Retaker {
         m.preempt.store(false, Ordering::Relaxed);
         self.sched.preemption.retakes.bump();
         m.keep_time_no_more();
-        let began = self.seen[p.id as usize].began;
-        self.freezer.watch(m, g, now, why == Thread::Computes, began);
+        let seen = self.seen[p.id as usize].began;
+        self.freezer.watch(m, g, now, why == Thread::Computes, seen);
         let again = why == Thread::Blocks;
         self.seen[p.id as usize] = Seen { steps, since: now, again, ..Seen::default() };
         if timers::ahead_of_next(p) <= now {
@@ -368,8 +373,7 @@ fn somebody_may_want(sched: &'static Sched, p: &'static P, now: u64) -> bool {
 /// Whether the thread of an M has run for a whole slice since its goroutine was seen, or for
 /// as much of one as it is owed.
 fn had_its_slice(m: &'static M, seen: &Seen) -> bool {
-    let owed = m.curg().and_then(|g| m.account.end_of_slice(g.id()));
-    let end = owed.or(seen.began.map(|began| began.saturating_add(SLICE)));
+    let end = m.curg().and_then(|g| m.account.end_of_slice(g.id(), seen.began));
     end.is_none_or(|end| m.os_thread().cpu_time().is_none_or(|cpu| cpu >= end))
 }
 
