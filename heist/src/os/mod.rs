@@ -1,6 +1,6 @@
 //! What only some systems have: `std::os::unix`, for the types of heist.
 
-/// `std::os::unix`, as far as it is about files and processes.
+/// `std::os::unix`, as far as it is about files, sockets and processes.
 pub mod unix {
     /// `std::os::unix::fs`: std's traits, which [`heist::fs`](crate::fs)
     /// implements, and functions that let other goroutines run.
@@ -64,6 +64,28 @@ pub mod unix {
             let dir = dir.as_ref();
             syscall(|| std::os::unix::fs::chroot(dir))
         }
+    }
+
+    /// `std::os::unix::net`, for goroutines: [`heist::net::unix`](crate::net::unix), under the
+    /// path that programs know.
+    ///
+    /// ```
+    /// use heist::os::unix::net::UnixStream;
+    /// use std::io::{Read, Write};
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// heist::run(|| {
+    ///     let (mut here, mut there) = UnixStream::pair()?;
+    ///     heist::go(move || here.write_all(b"hello"));
+    ///     let mut heard = String::new();
+    ///     there.read_to_string(&mut heard)?;
+    ///     assert_eq!(heard, "hello");
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub mod net {
+        pub use crate::net::unix::{Incoming, SocketAddr, UnixDatagram, UnixListener, UnixStream};
     }
 
     /// `std::os::unix::process`. The methods of `CommandExt` are methods of

@@ -267,3 +267,27 @@ fn give_up(g: &'static G) {
 pub fn sleep(duration: Duration) {
     crate::time::sleep(duration);
 }
+
+/// [`sleep`] in whole milliseconds: std has it, for programs from before `Duration`.
+///
+/// ```
+/// # #[allow(deprecated)]
+/// heist::thread::sleep_ms(1);
+/// ```
+#[deprecated = "use `heist::thread::sleep`"]
+#[track_caller]
+pub fn sleep_ms(ms: u32) {
+    sleep(Duration::from_millis(u64::from(ms)));
+}
+
+/// [`park_timeout`] in whole milliseconds, as [`sleep_ms`] is [`sleep`].
+///
+/// ```
+/// # #[allow(deprecated)]
+/// heist::thread::park_timeout_ms(1);
+/// ```
+#[deprecated = "use `heist::thread::park_timeout`"]
+#[track_caller]
+pub fn park_timeout_ms(ms: u32) {
+    park_timeout(Duration::from_millis(u64::from(ms)));
+}

@@ -203,3 +203,27 @@ fn a_slow_receiver_makes_strangers_wait() {
         assert_eq!((sent.join().unwrap(), last), (1, *b"z"));
     });
 }
+
+/// The path that std has for them names the same types.
+#[test]
+fn the_paths_of_std_are_there() {
+    use heist::os::unix::net as std_path;
+
+    everywhere(|| {
+        let name = Name::new();
+        let listener: UnixListener = std_path::UnixListener::bind(&name.0).unwrap();
+        let client = heist::go({
+            let name = name.0.clone();
+            move || std_path::UnixStream::connect(name)?.write_all(b"hello")
+        });
+        let mut incoming: std_path::Incoming<'_> = listener.incoming();
+        let mut stream: UnixStream = incoming.next().unwrap().unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "hello");
+        client.join().unwrap().unwrap();
+
+        let address: std_path::SocketAddr = UnixDatagram::unbound().unwrap().local_addr().unwrap();
+        assert!(address.is_unnamed());
+    });
+}

@@ -1,6 +1,7 @@
 //! Park and unpark.
 
 use super::*;
+use std::time::{Duration, Instant};
 
 #[test]
 fn an_unpark_before_the_park_is_kept() {
@@ -238,5 +239,23 @@ fn many_unparkers_wake_one_parker_for_every_message() {
             });
             assert_eq!(received, 4 * sent);
         }
+    });
+}
+
+#[test]
+#[allow(deprecated)] // they are what it is about
+fn the_names_in_milliseconds_wait_as_long_as_they_say() {
+    everywhere(|| {
+        let begin = Instant::now();
+        thread::sleep_ms(20);
+        assert!(begin.elapsed() >= Duration::from_millis(20));
+
+        thread::current().unpark();
+        thread::park_timeout_ms(u32::MAX); // the token is there, and it does not wait
+
+        let begin = Instant::now();
+        let other = thread::spawn(|| thread::park_timeout_ms(20));
+        other.join().unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(20));
     });
 }
