@@ -7,6 +7,7 @@
 //! | `desc` | a descriptor: two directions, and where it is registered |
 //! | `table` | memory for them that is never freed, by number |
 //! | `poller` | an epoll instance, and who looks at it |
+//! | `watch` | whether one who waits there looks for a while before it sleeps |
 //!
 //! `sched::netpoll` has the goroutines: who looks when, and whom to wake.
 
@@ -19,3 +20,5 @@ pub(crate) mod desc;
 pub(crate) mod poller;
 #[cfg(not(loom))]
 pub(crate) mod table;
+#[cfg(not(loom))]
+mod watch;

@@ -4,6 +4,7 @@
 //! One at a time, because a ring of the bell is an event like any other: two who
 //! wait at the same time could take each other's.
 
+use super::watch::{WATCH, Watch};
 use crate::prim::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::prim::epoll::{Batch, Epoll, Source};
 use crate::prim::lock::{Lock, Rank};
@@ -31,6 +32,8 @@ pub(crate) struct Poller {
     lag: AtomicU32,
     /// How long one who was woken runs, in nanoseconds: a running average.
     service: AtomicU64,
+    /// Whether one who waits looks for a while before it sleeps.
+    watch: Watch,
 }
 
 /// How often those that run must have looked in time before nobody waits beside
@@ -48,6 +51,7 @@ impl Poller {
             lag: AtomicU32::new(0),
             // Unknown: long.
             service: AtomicU64::new(1_000_000),
+            watch: Watch::new(),
         }
     }
 
@@ -172,9 +176,14 @@ pub(crate) struct Waiting<'a> {
 impl Waiting<'_> {
     /// Waits for events, for the bell, or until a moment.
     pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
-        if let Some(epoll) = self.poller.epoll() {
+        let Some(epoll) = self.poller.epoll() else { return };
+        let begin = clock::now();
+        if self.poller.watch.is_worth_it() {
+            epoll.watch(WATCH, until, batch);
+        } else {
             epoll.wait(until, batch);
         }
+        self.poller.watch.note(begin, clock::now());
     }
 }
 
