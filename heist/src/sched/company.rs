@@ -11,7 +11,7 @@
 //! long a thread that could run has waited for a CPU. So somebody is woken, sysmon looks
 //! what came of it, and if those who run wait for a marked part of their time and get no
 //! more done than one does alone, nobody is woken for a while; twice as long each time that
-//! an attempt ends like that, and half as long after one that does not.
+//! an attempt ends like that, and half as long after company of that length that does not.
 //!
 //! *And get no more done*: on CPUs that other programs keep busy, one thread waits as long
 //! as two, and two get twice the share. Waiting does not tell that from a client whom the
@@ -41,8 +41,9 @@ const LONG_WINDOW: u64 = 20_000_000;
 const STALE: u64 = 10 * WINDOW;
 
 /// How much of its time one who has company may wait for a CPU in any case, of a thousand.
-/// Three threads that are always able to run and share two CPUs wait 333.
-const MARKED: u64 = 150;
+/// Three threads that are always able to run and share two CPUs wait 333; one that has a CPU
+/// to itself 10, for sysmon and the kernel's own.
+const MARKED: u64 = 60;
 
 /// Those who wait longer must get so many times as much done as one alone, in quarters:
 /// more than what one window differs from the next by chance.
@@ -111,6 +112,8 @@ struct Came {
     waited: u64,
     /// How many goroutines were run in a second.
     done: u64,
+    /// How long it was, in nanoseconds.
+    time: u64,
 }
 
 impl Counted {
@@ -131,9 +134,11 @@ impl Counted {
         }
         let both = before.steps.iter().zip(&self.steps);
         let done: u64 = both.map(|(before, now)| u64::from(run_between(*before, *now))).sum();
+        let time = self.at.saturating_sub(before.at);
         Some(Came {
             waited: (waited * 1000).checked_div(ran + waited)?,
-            done: (done * 1_000_000_000).checked_div(self.at.saturating_sub(before.at))?,
+            done: (done * 1_000_000_000).checked_div(time)?,
+            time,
         })
     }
 }
@@ -158,12 +163,14 @@ struct Verdict {
     settled: bool,
     /// The next pause.
     pause: u64,
+    /// How long there was company that is welcome, since that changed last, in nanoseconds.
+    good: u64,
 }
 
 impl Judge {
     pub(crate) fn new() -> Judge {
-        let verdict =
-            Verdict { alone: 0, busy: 0, term: FIRST_TERM, settled: false, pause: FIRST_PAUSE };
+        let (term, pause) = (FIRST_TERM, FIRST_PAUSE);
+        let verdict = Verdict { alone: 0, busy: 0, term, settled: false, pause, good: 0 };
         Judge { before: Counted::default(), verdict }
     }
 
@@ -218,12 +225,16 @@ impl Verdict {
         } else if self.alone == 0 || came.done * 4 < self.alone * WORTH {
             (self.busy, self.term) = (0, FIRST_TERM);
             let pause = self.pause;
-            self.pause = (pause * 2).min(LAST_PAUSE);
+            (self.pause, self.good) = ((pause * 2).min(LAST_PAUSE), 0);
             return Some(pause);
         }
-        // Not at once what it was at first: where other programs come and go, one
-        // window in which they were not there says little.
-        self.pause = (self.pause / 2).max(FIRST_PAUSE);
+        // Not at once what it was at first: where other programs come and go, windows in
+        // which they were not there say little, as do those in which hardly anything was
+        // shared.
+        self.good += came.time;
+        if self.good >= self.pause {
+            (self.pause, self.good) = ((self.pause / 2).max(FIRST_PAUSE), 0);
+        }
         self.busy += u32::from(!has_cpu);
         if self.busy < self.term {
             return None;
@@ -242,7 +253,7 @@ mod tests {
     }
 
     fn came(waited: u64, done: u64) -> Came {
-        Came { waited, done }
+        Came { waited, done, time: FIRST_PAUSE / 2 }
     }
 
     #[test]
@@ -256,10 +267,15 @@ mod tests {
             assert!(verdict.hear(false, true, came(300, 9)).is_some());
         }
         assert_eq!(verdict.hear(false, true, came(300, 9)), Some(LAST_PAUSE));
-        assert_eq!(verdict.hear(false, true, came(0, 9)), None, "there is a CPU");
-        assert_eq!(verdict.hear(false, true, came(300, 9)), Some(LAST_PAUSE / 2), "for a moment");
+        let long = Came { time: LAST_PAUSE / 2, ..came(0, 9) };
+        assert_eq!(verdict.hear(false, true, long), None, "there is a CPU");
+        assert_eq!(verdict.hear(false, true, came(300, 9)), Some(LAST_PAUSE), "for a moment");
+        for _ in 0..2 {
+            assert_eq!(verdict.hear(false, true, long), None);
+        }
+        assert_eq!(verdict.hear(false, true, came(300, 9)), Some(LAST_PAUSE / 2), "for long");
         for _ in 0..10 {
-            assert_eq!(verdict.hear(false, true, came(0, 9)), None);
+            assert_eq!(verdict.hear(false, true, long), None);
         }
         assert_eq!(verdict.hear(false, true, came(300, 9)), Some(FIRST_PAUSE));
     }
@@ -301,7 +317,7 @@ mod tests {
     fn company_that_has_a_cpu_is_not_left_off() {
         let mut verdict = settled(1000);
         for _ in 0..2 * LAST_TERM {
-            assert_eq!(verdict.hear(false, true, came(100, 1000)), None);
+            assert_eq!(verdict.hear(false, true, came(50, 1000)), None);
         }
     }
 
@@ -339,7 +355,8 @@ mod tests {
         let before = count(0, &[Some((100, 50)), None, Some((7, 7))], &[(5, 0), (8, 2)]);
         let threads = [Some((400, 150)), Some((9, 9)), None, Some((1, 1))];
         let now = count(1_000_000, &threads, &[(35, 0), (8, 12), (99, 0)]);
-        assert_eq!(now.since(&before), Some(came(250, 40_000)), "a P more says nothing");
+        let came = Came { waited: 250, done: 40_000, time: 1_000_000 };
+        assert_eq!(now.since(&before), Some(came), "a P more says nothing");
         assert_eq!(before.since(&before), None, "nobody ran");
     }
 }
