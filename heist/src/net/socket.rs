@@ -143,8 +143,9 @@ impl<S: AsFd> Socket<S> {
         site: &'static Location<'static>,
         mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
     ) -> io::Result<R> {
-        let fd = self.fd();
-        self.poll.run(self.call(side, site, || self.patience(side)), || attempt(fd))
+        let call = self.call(side, site, || self.patience(side));
+        let fd = call.fd;
+        self.poll.run(call, || attempt(fd))
     }
 
     /// As [`run`](Self::run), for a call that transfers at most `len` bytes of a TCP
@@ -160,8 +161,8 @@ impl<S: AsFd> Socket<S> {
         site: &'static Location<'static>,
         mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let fd = self.fd();
         let call = self.call(side, site, || self.patience(side));
+        let fd = call.fd;
         self.poll.run_short(call, |n| *n > 0 && *n < len, || attempt(fd))
     }
 

@@ -19,6 +19,7 @@ pub(crate) mod desc;
 #[cfg(not(loom))]
 pub(crate) mod poller;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: static references kept as pointers
 pub(crate) mod table;
 #[cfg(not(loom))]
 mod watch;

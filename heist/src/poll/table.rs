@@ -1,8 +1,10 @@
 //! Memory that is never freed, by number: what a token in the kernel's hands leads
 //! to exists, however late the event comes.
 
-use crate::prim::atomic::keep;
+use crate::prim::atomic::{AtomicPtr, Ordering, keep};
 use crate::prim::lock::{Lock, Rank};
+use std::fmt;
+use std::ptr;
 use std::sync::OnceLock;
 
 /// Entries of the first chunk; each next one has twice as many.
@@ -84,9 +86,63 @@ impl<T: Sync> Table<T> {
     }
 }
 
+/// Where an entry is noted, or none: a pointer, since whoever makes a call reads it twice,
+/// and its number would have to be looked up.
+pub(crate) struct Noted<T: 'static>(AtomicPtr<T>);
+
+impl<T> fmt::Debug for Noted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Noted").finish_non_exhaustive()
+    }
+}
+
+impl<T: Sync> Default for Noted<T> {
+    fn default() -> Self {
+        Noted::none()
+    }
+}
+
+impl<T: Sync> Noted<T> {
+    pub(crate) const fn none() -> Self {
+        Noted(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<&'static T> {
+        // Acquire: pairs with the release in `set_first`.
+        // SAFETY: `set_first` puts only `&'static T` there.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Notes `entry`, unless another is noted already: that one.
+    pub(crate) fn set_first(&self, entry: &'static T) -> Option<&'static T> {
+        let new = ptr::from_ref(entry).cast_mut();
+        let none = ptr::null_mut();
+        self.0.compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire).err()?;
+        self.get()
+    }
+
+    /// By its owner alone: nobody calls.
+    pub(crate) fn clear(&self) {
+        self.0.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_is_noted() {
+        static ENTRIES: [u32; 2] = [1, 2];
+        let noted = Noted::none();
+        assert_eq!(noted.get(), None);
+        assert_eq!(noted.set_first(&ENTRIES[0]), None);
+        assert_eq!(noted.set_first(&ENTRIES[1]), Some(&1));
+        assert_eq!(noted.get(), Some(&1));
+        noted.clear();
+        assert_eq!(noted.get(), None);
+    }
 
     #[test]
     fn each_number_has_one_place() {

@@ -34,8 +34,8 @@ use super::waiter::{Slept, Turn, Waiter};
 use super::wake;
 use crate::poll::desc::PollDesc;
 use crate::poll::direction::{Begin, Direction, Seen, Wait, Woken};
-use crate::poll::table::Table;
-use crate::prim::atomic::{AtomicU32, Ordering, fence};
+use crate::poll::table::{Noted, Table};
+use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
 use crate::prim::epoll::{Batch, Event, Source};
 use crate::prim::mutant::{Mutant, is};
@@ -108,38 +108,25 @@ pub(crate) struct Call<'a, P> {
 /// The owner calls [`release`](Self::release) before it closes the descriptor.
 #[derive(Debug, Default)]
 pub(crate) struct Pollable {
-    /// The number of the block plus one, or 0.
-    desc: AtomicU32,
+    desc: Noted<Desc>,
 }
 
 impl Pollable {
     pub(crate) const fn new() -> Self {
-        Pollable { desc: AtomicU32::new(0) }
+        Pollable { desc: Noted::none() }
     }
 
     #[inline(always)]
     fn desc(&self) -> Option<&'static Desc> {
-        // Acquire: pairs with the release in `make`.
-        match self.desc.load(Ordering::Acquire) {
-            0 => None,
-            number => DESCS.get(number - 1),
-        }
+        self.desc.get()
     }
 
     #[cold]
     fn make(&self) -> &'static Desc {
-        let desc = DESCS.take();
-        let mine = desc.number() + 1;
-        match self.desc.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => desc,
-            Err(theirs) => {
-                DESCS.put(desc.number());
-                match DESCS.get(theirs - 1) {
-                    Some(desc) => desc,
-                    None => unreachable!("a block that was handed out exists"),
-                }
-            }
-        }
+        let mine = DESCS.take();
+        let Some(theirs) = self.desc.set_first(mine) else { return mine };
+        DESCS.put(mine.number());
+        theirs
     }
 
     /// Makes a call that returns [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
@@ -329,7 +316,7 @@ impl Pollable {
                 set => Armed::from_half_word(set).disarm(),
             }
         }
-        self.desc.store(0, Ordering::Relaxed);
+        self.desc.clear();
         DESCS.put(desc.number());
     }
 }
