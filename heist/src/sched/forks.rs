@@ -47,9 +47,11 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 
 /// Nobody's stack pointer is at or above these.
-const SPECIAL: usize = usize::MAX - 1;
+const SPECIAL: usize = usize::MAX - 2;
+/// Somebody wants to know whether there is a fork within a certain time.
+const PROBED: usize = SPECIAL;
 /// The desk is not set up for the goroutine, or has to be set up anew.
-const UNSET: usize = SPECIAL;
+const UNSET: usize = usize::MAX - 1;
 /// Somebody asks for a branch.
 const ASKED: usize = usize::MAX;
 
@@ -58,8 +60,8 @@ const ASKED: usize = usize::MAX;
 #[derive(Debug)]
 pub(crate) struct Desk {
     /// A fork whose record is below this address has something else to do first.
-    /// It is the goroutine's stack limit and some, [`UNSET`], or [`ASKED`]. Written by
-    /// the M's thread, and by those who ask.
+    /// It is the goroutine's stack limit and some, [`UNSET`], [`PROBED`], or [`ASKED`].
+    /// Written by the M's thread, and by those who ask.
     guard: AtomicUsize,
     /// The forks of the goroutine that the guard is set up for.
     forks: AtomicPtr<List>,
@@ -99,22 +101,31 @@ impl Desk {
         match guard {
             ASKED => Ask::Before,
             UNSET => Ask::Nobody,
-            // Relaxed: a flag. If the desk changes meanwhile, nobody is asked.
-            _ => match self.guard.compare_exchange(
-                guard,
-                ASKED,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => Ask::Asked,
-                Err(_) => Ask::Nobody,
-            },
+            _ => self.mark(guard, ASKED),
         }
     }
 
-    /// The list of the goroutine that was asked and has not answered.
+    /// Asks for a sign of life. The next fork gives it, and shares nothing: nobody is idle.
+    pub(super) fn probe(&self) -> Ask {
+        let guard = self.guard.load(Ordering::Relaxed);
+        match guard {
+            ASKED | PROBED => Ask::Before,
+            UNSET => Ask::Nobody,
+            _ => self.mark(guard, PROBED),
+        }
+    }
+
+    fn mark(&self, guard: usize, with: usize) -> Ask {
+        // Relaxed: a flag. If the desk changes meanwhile, nobody is asked.
+        match self.guard.compare_exchange(guard, with, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Ask::Asked,
+            Err(_) => Ask::Nobody,
+        }
+    }
+
+    /// The list of the goroutine that was asked, or probed, and has not answered.
     pub(super) fn silent(&self) -> Option<&'static List> {
-        if self.guard.load(Ordering::Relaxed) != ASKED {
+        if !matches!(self.guard.load(Ordering::Relaxed), ASKED | PROBED) {
             return None;
         }
         // SAFETY: null or a leaked list.
@@ -680,5 +691,18 @@ mod tests {
         desk.guard.store(0x1000, Ordering::Relaxed);
         desk.measure_anew();
         assert_eq!(desk.ask(), Ask::Nobody, "to be set up anew");
+    }
+
+    #[test]
+    fn a_probe_is_no_question_and_hides_none() {
+        let desk = Desk::new();
+        assert_eq!(desk.probe(), Ask::Nobody, "nobody forks");
+        desk.guard.store(0x1000, Ordering::Relaxed);
+        assert_eq!(desk.probe(), Ask::Asked);
+        assert_eq!(desk.probe(), Ask::Before, "no fork since");
+        assert_ne!(desk.guard.load(Ordering::Relaxed), ASKED);
+        assert_eq!(desk.ask(), Ask::Asked);
+        assert_eq!(desk.probe(), Ask::Before);
+        assert_eq!(desk.guard.load(Ordering::Relaxed), ASKED, "still asked");
     }
 }

@@ -437,7 +437,7 @@ impl Watch {
             return false;
         }
         self.beaten = now;
-        match thieves::beat(self.sched) {
+        match thieves::beat(self.sched, wanted) {
             Beat::Nothing => false,
             Beat::Asked => wanted,
             Beat::Raided => true,

@@ -100,11 +100,15 @@ pub(super) enum Beat {
     Raided,
 }
 
-/// sysmon's beat: asks everybody who forks, and raids those who were asked before.
-pub(super) fn beat(sched: &'static Sched) -> Beat {
+/// sysmon's beat: asks everybody who forks, and raids those who were asked before. If
+/// nobody is idle it only wants to hear from them: a branch that whoever forks shared for
+/// nobody would lie in its queue like somebody's work, for which it then loses its P, and two
+/// threads compute for one P (quicksort on one P took up to a third longer).
+pub(super) fn beat(sched: &'static Sched, somebody_idle: bool) -> Beat {
     // Also those that have lost their P.
     let all = sched.shared.lock().all_ms.clone();
-    let of = |m: &'static M| match m.desk.ask() {
+    let ask = |m: &'static M| if somebody_idle { m.desk.ask() } else { m.desk.probe() };
+    let of = |m: &'static M| match ask(m) {
         Ask::Nobody => Beat::Nothing,
         Ask::Asked => Beat::Asked,
         Ask::Before if raid(sched, m) => Beat::Raided,

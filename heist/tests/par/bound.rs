@@ -59,6 +59,23 @@ fn one_p_shares_nothing() {
     assert_eq!(pool.stats().spawned, 1, "the goroutine of install");
 }
 
+/// Nor does one that goes on for long: sysmon wants to hear from it now and then, and a fork
+/// is answer enough. (A thread that does not run for 0.1 s does not answer, hence five tries.)
+#[test]
+fn one_p_shares_nothing_for_long() {
+    let nothing_shared = || {
+        let pool = pool(1);
+        pool.install(|| {
+            let begin = std::time::Instant::now();
+            while begin.elapsed().as_millis() < 350 {
+                assert_eq!(fib(15), 610);
+            }
+        });
+        pool.stats().spawned == 1
+    };
+    assert!((0..5).any(|_| nothing_shared()));
+}
+
 /// Nobody searches, asks or beats once all is done.
 #[test]
 fn an_idle_pool_does_nothing() {
