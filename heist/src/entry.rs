@@ -138,6 +138,7 @@ pub mod debug {
 #[doc(hidden)]
 pub mod __private {
     use super::{Builder, Location, runtime};
+    use crate::panics::Kept;
 
     /// The body of `#[heist::main]`.
     #[track_caller]
@@ -164,6 +165,11 @@ pub mod __private {
     ) -> T {
         // The name as libtest prints it: without the crate.
         let name = name.split_once("::").map_or(name, |(_, rest)| rest);
+        let kept = Kept::new();
+        let f = || {
+            kept.begin();
+            f()
+        };
         let Some(procs) = max_procs else {
             let sched = runtime::default_sched();
             return runtime::run_on(sched, Some(name.into()), Location::caller(), f);

@@ -99,6 +99,40 @@ fn all_together() {
     panic!("by condition");
 }
 
+mod says_why {
+    //! Two tests that fail if they are told to, one of which starts the threads of the other.
+
+    fn told_to() -> bool {
+        std::env::var_os("HEIST_TEST_FAILS").is_some()
+    }
+
+    #[heist::test]
+    fn first() {
+        assert!(!told_to(), "the first one's reason");
+    }
+
+    #[heist::test]
+    fn second() {
+        assert!(!told_to(), "the second one's reason");
+    }
+}
+
+/// Each under its own name, as libtest shows what a test of its own printed.
+#[test]
+fn a_test_that_fails_says_why() {
+    let mut this = Command::new(std::env::current_exe().unwrap());
+    this.args(["says_why::", "--test-threads=1"]).env("HEIST_TEST_FAILS", "1");
+    let output = this.output().unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for which in ["first", "second"] {
+        let (_, part) = text.split_once(&format!("---- says_why::{which} stdout ----")).unwrap();
+        let part = part.split("----").next().unwrap();
+        assert!(part.contains(&format!("goroutine 'says_why::{which}'")), "{text}");
+        assert!(part.contains(&format!("the {which} one's reason")), "{text}");
+    }
+}
+
 /// Asks the test binary itself, as a body that fails when it runs would also
 /// fail for someone who wants the ignored tests to be run.
 #[test]
