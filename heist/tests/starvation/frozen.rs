@@ -60,6 +60,20 @@ fn in_a_std_mutex() {
     nobody_waits_for_good(lock, || lock(&|| ()));
 }
 
+/// The C library's locks: those of its arenas. It does nothing else, so that most signals come
+/// while it is in there.
+#[test]
+fn in_malloc() {
+    fn allocate(_: &dyn Fn()) {
+        // Some live at a time, and of sizes for which there is no cache of the thread's own.
+        let mut some: [Vec<u8>; 16] = Default::default();
+        for i in 0..20_000 {
+            some[i % 16] = black_box(Vec::with_capacity(2_000 + i * 37 % 60_000));
+        }
+    }
+    nobody_waits_for_good(allocate, || allocate(&|| ()));
+}
+
 #[test]
 fn in_println() {
     /// What is printed may compute.
