@@ -1,6 +1,7 @@
 //! How long sysmon sleeps between two looks.
 //!
-//! 20 µs while there is something to do; after 50 rounds with nothing to do twice as
+//! 20 µs while there is something to do, or 0.1 ms while all Ps compute; after a millisecond
+//! with nothing to do (50 rounds of 20 µs, as Go has it) twice as
 //! long each time, up to 10 ms, or to 1 ms while some Ps are busy and some idle: then
 //! somebody could run what a busy one keeps. If those that are busy have gone from
 //! goroutine to goroutine at each of many looks, none of them keeps anything, and up to
@@ -10,13 +11,20 @@
 use std::time::Duration;
 
 pub(super) const SHORT: Duration = Duration::from_micros(20);
+/// While all Ps are with goroutines that compute. A round costs as much of a CPU as 20 µs
+/// are, and a thread that has had its share of a CPU when it wakes up waits, however
+/// short the slice that it asks for, until the kernel's tick interrupts whoever computes
+/// there: for milliseconds.
+const STEADY: Duration = Duration::from_micros(100);
 /// While a P is idle that a busy one could do with, or that nobody polls for.
 pub(super) const MEDIUM: Duration = Duration::from_millis(1);
 /// The same when all that are busy move.
 const RELAXED: Duration = Duration::from_millis(4);
 pub(super) const LONG: Duration = Duration::from_millis(10);
 
-/// Rounds with nothing to do before it sleeps longer.
+/// Rounds of the shortest sleep with nothing to do before it sleeps longer. Longer ones count
+/// for as many: with 50 of 0.1 ms each, a computation of 12 ms on both of two CPUs lost a
+/// twentieth of them to sysmon.
 const QUIET_ROUNDS: u32 = 50;
 
 /// Rounds a millisecond apart in which all moved, before they are trusted to.
@@ -44,20 +52,25 @@ pub(super) struct Backoff {
     /// Rounds since somebody did not move.
     smooth: u32,
     delay: Duration,
+    /// How long it slept, in rounds of the shortest sleep.
+    slept: u32,
 }
 
 impl Backoff {
     pub(super) fn new() -> Self {
-        Backoff { quiet: 0, smooth: 0, delay: SHORT }
+        Backoff { quiet: 0, smooth: 0, delay: SHORT, slept: 1 }
     }
 
-    /// How long to sleep now. `half_idle`: some Ps are busy and others idle.
-    pub(super) fn next(&mut self, half_idle: bool) -> Duration {
+    /// How long to sleep now. `half_idle`: some Ps are busy and others idle. `all_compute`: all
+    /// are with goroutines that compute.
+    pub(super) fn next(&mut self, half_idle: bool, all_compute: bool) -> Duration {
         if self.quiet > QUIET_ROUNDS {
             let most = if half_idle { self.most() } else { LONG };
             self.delay = (self.delay * 2).min(most);
         }
-        self.delay
+        let delay = if all_compute { self.delay.max(STEADY) } else { self.delay };
+        self.slept = (delay.as_micros() / SHORT.as_micros()) as u32;
+        delay
     }
 
     /// How long it sleeps at most while somebody could help.
@@ -70,7 +83,7 @@ impl Backoff {
         if round == Round::Acted {
             return *self = Backoff::new();
         }
-        self.quiet = self.quiet.saturating_add(1);
+        self.quiet = self.quiet.saturating_add(self.slept);
         match round {
             Round::Quiet => self.smooth = 0,
             Round::Smooth if self.delay >= MEDIUM => self.smooth = self.smooth.saturating_add(1),
@@ -86,7 +99,7 @@ mod tests {
     /// The sleeps of so many rounds with nothing to do, in microseconds.
     fn sleeps(backoff: &mut Backoff, rounds: usize, half_idle: bool) -> Vec<u128> {
         let mut round = || {
-            let delay = backoff.next(half_idle).as_micros();
+            let delay = backoff.next(half_idle, false).as_micros();
             backoff.note(Round::Quiet);
             delay
         };
@@ -104,6 +117,20 @@ mod tests {
     }
 
     #[test]
+    fn a_millisecond_is_as_long_while_all_compute() {
+        let mut backoff = Backoff::new();
+        let mut sleep = |all_compute| {
+            let delay = backoff.next(false, all_compute).as_micros();
+            backoff.note(Round::Quiet);
+            delay
+        };
+        let sleeps: Vec<_> = (0..17).map(|_| sleep(true)).collect();
+        assert_eq!(sleeps[..13], [100; 13]);
+        assert_eq!(sleeps[13..], [160, 320, 640, 1_280]);
+        assert_eq!(sleep(false), 2_560);
+    }
+
+    #[test]
     fn no_longer_than_a_millisecond_while_somebody_could_help() {
         let mut backoff = Backoff::new();
         assert_eq!(
@@ -118,7 +145,7 @@ mod tests {
     fn longer_while_somebody_could_help_but_all_have_moved_for_long() {
         let mut backoff = Backoff::new();
         let mut sleep = |round| {
-            let delay = backoff.next(true).as_micros();
+            let delay = backoff.next(true, false).as_micros();
             backoff.note(round);
             delay
         };

@@ -43,12 +43,6 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// While all Ps are with goroutines that compute. A round costs as much of a CPU as 20 µs
-/// are, and a thread that has had its share of a CPU when it wakes up waits, however
-/// short the slice that it asks for, until the kernel's tick interrupts whoever computes
-/// there: for milliseconds.
-const STEADY: Duration = Duration::from_micros(100);
-
 /// Those behind one who takes so long to answer a request are helped.
 const LONG_REQUEST: u64 = 1_000_000;
 
@@ -279,7 +273,7 @@ impl Watch {
         let mut backoff = Backoff::new();
         let config = self.sched.config();
         while !self.sched.sysmon.stop.load(Ordering::SeqCst) {
-            if self.sleep(backoff.next(self.half_idle())) {
+            if self.sleep(backoff.next(self.half_idle(), self.all_compute)) {
                 signal::dump_if_asked();
             }
             self.sched.sysmon.rounds.bump();
@@ -309,7 +303,6 @@ impl Watch {
     /// Sleeps for `delay` at most, or until somebody wakes it: true.
     fn sleep(&mut self, delay: Duration) -> bool {
         let sysmon = &self.sched.sysmon;
-        let delay = if self.all_compute { delay.max(STEADY) } else { delay };
         if delay == SHORT {
             return sysmon.note.sleep_for(delay);
         }
