@@ -67,6 +67,8 @@ pub(crate) enum Mutant {
     RaidUnfenced,
     /// Whoever unlinks a fork does not see that a raid goes on.
     UnlinkBlind,
+    /// A way to the mark stays known when the mark is gone.
+    KeepMark,
     /// Whoever forked a branch takes it back without checking that nobody has begun
     /// it.
     ReclaimUnseen,

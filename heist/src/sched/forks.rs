@@ -170,13 +170,11 @@ impl Attached {
     fn new(sched: &Sched) -> Self {
         let free = FREE.lock().pop();
         let list = free.unwrap_or_else(|| {
-            let list: &'static List = keep(Box::leak(Box::new(List {
+            keep(Box::leak(Box::new(List {
                 forks: Forks::new(),
                 runtime: AtomicU32::new(0),
                 meter: Cell::new(ptr::null_mut()),
-            })));
-            list.forks.reset();
-            list
+            })))
         });
         let runtime = u32::from(sched.slot()) + 1;
         list.forks.with_latch(|| list.runtime.store(runtime, Ordering::Relaxed));
@@ -216,18 +214,17 @@ pub(crate) struct Record {
     run: unsafe fn(*const Record, Order),
     /// The branch, once the fork is claimed.
     branch: Unset<G>,
-    /// The list that it is linked into, and its predecessor there. Here and not in
-    /// variables of `join`: those would be in registers that every call of the
-    /// recursion saves and restores, also at the leaves, which do not fork.
+    /// The list that it is linked into. Here and not in a variable of `join`: that would be
+    /// in a register that every call of the recursion saves and restores, also at the
+    /// leaves, which do not fork.
     list: Unset<Forks>,
-    prev: Unset<Link>,
 }
 
 impl Record {
     #[inline(always)]
     pub(crate) fn new(run: unsafe fn(*const Record, Order)) -> Self {
         let (link, branch) = (Link::new(), Unset::new());
-        Record { link, run, branch, list: Unset::new(), prev: Unset::new() }
+        Record { link, run, branch, list: Unset::new() }
     }
 
     /// Links the fork.
@@ -237,10 +234,10 @@ impl Record {
     /// As [`Forks::link`].
     #[inline(always)]
     pub(crate) unsafe fn link_to(&self, forks: &'static Forks) {
-        // Relaxed, both: only the goroutine that forks looks there.
+        // Relaxed: only the goroutine that forks looks there.
         self.list.store(ptr::from_ref(forks).cast_mut(), Ordering::Relaxed);
         // SAFETY: the caller's promise.
-        self.prev.store(unsafe { forks.link(&self.link) }, Ordering::Relaxed);
+        unsafe { forks.link(&self.link) };
     }
 
     /// Unlinks the fork.
@@ -252,7 +249,7 @@ impl Record {
     pub(crate) unsafe fn unlink(&self) -> Unlinked {
         // SAFETY: stored by `link_to`, from a `&'static`.
         let forks = unsafe { &*self.list.load(Ordering::Relaxed) };
-        forks.unlink(&self.link, self.prev.load(Ordering::Relaxed))
+        forks.unlink(&self.link)
     }
 
     /// Waits until nobody claims of the fork's list any more, and calls `f` before

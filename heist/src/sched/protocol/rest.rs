@@ -114,12 +114,11 @@ mod model {
     fn a_raid_against_the_items() {
         loom::model(|| {
             let forks: &'static Forks = Box::leak(Box::new(Forks::new()));
-            forks.reset();
             let ran = std::array::from_fn(|_| AtomicU32::new(0));
             let frame = Loop { link: Link::new(), rest: Rest::new(0, ITEMS - 1), ran };
             let frame: &'static Loop = Box::leak(Box::new(frame));
             // SAFETY: unlinked below.
-            let prev = unsafe { forks.link(&frame.link) };
+            unsafe { forks.link(&frame.link) };
             let raided = Arc::new(AtomicU32::new(0));
             let raider = {
                 let raided = raided.clone();
@@ -137,7 +136,7 @@ mod model {
                 }
                 frame.run(item);
             }
-            let claimed = match forks.unlink(&frame.link, prev) {
+            let claimed = match forks.unlink(&frame.link) {
                 Unlinked::Mine => {
                     frame.run(ITEMS - 1);
                     0
