@@ -2,7 +2,8 @@
 
 use super::{measure, registry};
 use crate::runtime;
-use crate::sched::forks::{self, Approach, List, Order, Record, Settled};
+use crate::sched::branches::{self, Settled};
+use crate::sched::forks::{self, Approach, List, Order, Record};
 use crate::sched::protocol::forks::Unlinked;
 use crate::stack;
 use std::any::Any;
@@ -219,7 +220,7 @@ where
                 // SAFETY: as above.
                 unsafe { fork.record.link_to(&list.forks) };
                 if share {
-                    forks::share_one(list);
+                    branches::share_one(list);
                 }
             }
             // SAFETY: the fork is not linked, so the second branch is ours.
@@ -236,7 +237,7 @@ where
     };
     // SAFETY: linked above.
     if unsafe { fork.record.unlink() } == Unlinked::Claimed
-        && forks::settle(&fork.record, Location::caller()) == Settled::Done
+        && branches::settle(&fork.record, Location::caller()) == Settled::Done
     {
         // SAFETY: it is done.
         return match unsafe { fork.outcome() } {
@@ -270,7 +271,7 @@ where
     // SAFETY: it is linked, and this is called once.
     let claimed = unsafe { fork.record.unlink() } == Unlinked::Claimed;
     let second: Result<(), Box<dyn Any + Send>> =
-        if claimed && forks::settle(&fork.record, Location::caller()) == Settled::Done {
+        if claimed && branches::settle(&fork.record, Location::caller()) == Settled::Done {
             // SAFETY: it is done.
             let outcome = unsafe { fork.outcome() };
             catch_unwind(AssertUnwindSafe(|| drop(outcome)))
@@ -278,7 +279,7 @@ where
             // SAFETY: nobody has claimed it, or it was reclaimed.
             let b = unsafe { fork.take() };
             // An order to unwind is no panic: nothing new is begun.
-            let shutdown = forks::is_shutdown(&*payload);
+            let shutdown = branches::is_shutdown(&*payload);
             catch_unwind(AssertUnwindSafe(|| match shutdown {
                 true => drop(b),
                 false => drop(b(FnContext::new(false))),
@@ -338,7 +339,7 @@ where
     let first = catch_unwind(AssertUnwindSafe(|| a(FnContext::new(false))));
     let first = match first {
         // An order to unwind is no panic: nothing new is begun.
-        Err(payload) if forks::is_shutdown(&*payload) => {
+        Err(payload) if branches::is_shutdown(&*payload) => {
             drop(b);
             resume_unwind(payload)
         }

@@ -8,7 +8,8 @@
 //! The last item is run when the fork is unlinked: so the rest is never empty, and nobody is
 //! called for nothing.
 
-use crate::sched::forks::{self, Approach, Order, Record, Settled};
+use crate::sched::branches::{self, Settled};
+use crate::sched::forks::{self, Approach, Order, Record};
 use crate::sched::protocol::forks::Unlinked;
 use crate::sched::protocol::rest::Rest;
 use crate::stack;
@@ -113,7 +114,7 @@ where
     fn panicked(&self, payload: Box<dyn Any + Send>) -> ! {
         // SAFETY: it is linked, and this is called once.
         if unsafe { self.record.unlink() } == Unlinked::Claimed
-            && forks::settle(&self.record, Location::caller()) == Settled::Done
+            && branches::settle(&self.record, Location::caller()) == Settled::Done
         {
             // SAFETY: it is done.
             let outcome = unsafe { self.outcome() };
@@ -204,7 +205,7 @@ where
                 // SAFETY: as above.
                 unsafe { piece.record.link_to(&list.forks) };
                 if share {
-                    forks::share_one(list);
+                    branches::share_one(list);
                 }
             }
             Approach::Deep => {
@@ -236,7 +237,7 @@ where
     if unsafe { piece.record.unlink() } == Unlinked::Mine {
         return Attempt::Done(fold(value, last));
     }
-    if forks::settle(&piece.record, Location::caller()) == Settled::Reclaimed {
+    if branches::settle(&piece.record, Location::caller()) == Settled::Reclaimed {
         return Attempt::Back(value, piece.range());
     }
     // SAFETY: it is done.

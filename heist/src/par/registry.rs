@@ -3,7 +3,7 @@
 use super::here;
 use crate::prim::atomic::{AtomicUsize, Ordering};
 use crate::runtime;
-use crate::sched::forks::is_shutdown;
+use crate::sched::branches::is_shutdown;
 use crate::sched::schedt::Sched;
 use crate::sched::{m, shutdown};
 use std::any::Any;

@@ -7,7 +7,7 @@ use super::spawn::push;
 use crate::prim::atomic::{AtomicUsize, Ordering};
 use crate::prim::lock::{Lock, Rank};
 use crate::runtime;
-use crate::sched::forks::{self, is_shutdown};
+use crate::sched::branches::{self, is_shutdown};
 use crate::sched::g::WaitReason;
 use crate::sched::jobs::{Entry, Fifo, Job};
 use crate::sched::schedt::Sched;
@@ -336,7 +336,7 @@ impl Drop for CountOff {
     fn drop(&mut self) {
         if !self.ran {
             // The runtime shuts down: the scope must not return as if all were done.
-            self.base().panicked(forks::shutdown_payload());
+            self.base().panicked(branches::shutdown_payload());
         }
         // Before the count: the scope may be gone right afterwards.
         let waiter = self.base().waiter;

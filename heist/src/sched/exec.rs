@@ -10,7 +10,7 @@ use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
-use super::{brief, forks, heir, locked, names, wake};
+use super::{branches, brief, heir, locked, names, wake};
 use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
@@ -61,7 +61,7 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
     let Some(g) = m.curg() else { fatal!("a goroutine that is nobody left its stack") };
     m.set_curg(None);
     if m.desk.is_open() {
-        forks::left(m, g, asked);
+        branches::left(m, g, asked);
     }
     if m.p().is_none() {
         return without_p(m, g, asked);

@@ -5,7 +5,7 @@
 //! goes to another M. When it is made ready it is queued like any other, and
 //! the M that finds it hands its own P over (`exec::hand_over`).
 
-use super::forks;
+use super::branches;
 use super::g::{G, flag};
 use super::m::{Inside, M};
 use super::p::{Held, P};
@@ -39,7 +39,7 @@ impl Drop for InPlace {
 /// runtime closes.
 #[cold]
 pub(crate) fn park(inside: Inside, g: &'static G) -> Resume {
-    forks::share_all(&inside, g);
+    branches::share_all(&inside, g);
     let resumed = park_here(inside.m, g, || {
         let p = inside.m.release_p();
         wake::handoff_p(inside.m.sched, p);
@@ -50,7 +50,7 @@ pub(crate) fn park(inside: Inside, g: &'static G) -> Resume {
 
 /// As [`park`], for an M that has no P. It may have one afterwards.
 pub(crate) fn park_without_p(m: &'static M, g: &'static G) -> Resume {
-    forks::share_all_without_p(m, g);
+    branches::share_all_without_p(m, g);
     let resumed = park_here(m, g, || {});
     m.lease.leave();
     resumed
@@ -86,7 +86,7 @@ pub(crate) fn yield_now(inside: Inside, g: &'static G) -> Resume {
         return Resume::Unwind;
     }
     // First: what it waits for may be one of them.
-    forks::share_all(&inside, g);
+    branches::share_all(&inside, g);
     if inside.p.runq.is_empty() && sched.runq_size.load(Ordering::Relaxed) == 0 {
         drop(inside);
         thread::yield_now();
@@ -106,7 +106,7 @@ pub(crate) fn yield_now(inside: Inside, g: &'static G) -> Resume {
 
 /// As [`yield_now`], for an M that has no P.
 pub(crate) fn yield_without_p(m: &'static M, g: &'static G) -> Resume {
-    forks::share_all_without_p(m, g);
+    branches::share_all_without_p(m, g);
     g.note_no_wait();
     let regained = regain_p(m);
     m.lease.leave();

@@ -5,7 +5,7 @@
 
 use super::account::Account;
 use super::apart::KeptOff;
-use super::forks::Desk;
+use super::desk::Desk;
 use super::g::G;
 use super::p::{Count, Held, P};
 use super::protocol::delivery::Delivery;

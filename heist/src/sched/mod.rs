@@ -12,7 +12,7 @@
 //! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
 //! | `policy` | where all this departs from Go, for comparisons |
 //! | `spawn`, `wake`, `apart`, `brief`, `waiter`, `timers`, `alarm` | a new one; whom to wake for it; on which CPU; and when not to; whoever waits; until when; what the clock calls |
-//! | `forks`, `thieves` | branches of fork-join: sharing them; asking for them |
+//! | `forks`, `desk`, `branches`, `thieves` | fork-join: a fork; what it looks at first; sharing its second branch; asking for one |
 //! | `jobs`, `told` | what `par` spawns: newest first; on a certain P |
 //! | `syscall`, `retake`, `freeze`, `account` | calls that block; taking the P of those that do not come back; stopping those that compute on; what they have had |
 //! | `stop` | stopping the world; another number of Ps |
@@ -33,18 +33,24 @@ pub(crate) mod apart;
 #[cfg(not(loom))]
 mod backoff;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: branches in frames and blocks
+pub(crate) mod branches;
+#[cfg(not(loom))]
 pub(crate) mod brief;
 #[cfg(not(loom))]
 pub(crate) mod company;
 #[cfg(not(loom))]
 mod deadlock;
 #[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: lists as words
+pub(crate) mod desk;
+#[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames
 pub(crate) mod exec;
 #[cfg(not(loom))]
 pub(crate) mod find;
 #[cfg(not(loom))]
-#[allow(unsafe_code)] // named file: branches in frames and blocks
+#[allow(unsafe_code)] // named file: forks in frames
 pub(crate) mod forks;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: frames

@@ -18,8 +18,8 @@
 //! sooner and more fairly than we could, but there should not be many: past the
 //! cap the one that has had most of its due is stopped (`freeze`, `account`).
 
+use super::desk::Ask;
 use super::find::SLICE;
-use super::forks::Ask;
 use super::freeze::{self, Freezer};
 use super::m::M;
 use super::p::{P, run_between};

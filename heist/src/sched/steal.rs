@@ -131,7 +131,7 @@ fn from_some_rings(sched: &'static Sched, thief: Held, some: usize) -> Option<&'
         .filter(|p| !brief::is_kept(p))
         .find_map(|p| p.runq.steal_into(&thief.runq));
     thief.own().scant.set(thief.runq.rings_empty());
-    stolen.and_then(|g| super::forks::oldest(thief, g))
+    stolen.and_then(|g| super::branches::oldest(thief, g))
 }
 
 /// A goroutine whose timer is due, on one of so many Ps.

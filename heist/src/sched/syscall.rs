@@ -13,7 +13,7 @@
 use super::g::G;
 use super::m::{self, Inside, M};
 use super::protocol::g_state::Status;
-use super::{forks, park, wake};
+use super::{branches, park, wake};
 use crate::context::Resume;
 use crate::prim::os;
 
@@ -37,7 +37,7 @@ pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
     }
     let Some(inside) = Inside::enter() else { return f() };
     let (m, Some(g)) = (inside.m, inside.g()) else { return f() };
-    forks::share_all(&inside, g);
+    branches::share_all(&inside, g);
     g.state.leave_with_thread(Status::Syscall);
     let p = m.release_p();
     wake::handoff_p(m.sched, p);

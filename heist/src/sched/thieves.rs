@@ -10,7 +10,8 @@
 //!
 //! In a runtime where nobody forks all this is a load and a comparison.
 
-use super::forks::{self, Ask};
+use super::branches;
+use super::desk::Ask;
 use super::g::G;
 use super::m::M;
 use super::p::Held;
@@ -70,7 +71,7 @@ pub(super) fn beg(sched: &'static Sched, thief: Held) -> Option<&'static G> {
     }
     others(sched, thief)
         .filter_map(|m| m.desk.silent())
-        .find_map(|list| forks::raid(list, sched, Some(thief)))
+        .find_map(|list| branches::raid(list, sched, Some(thief)))
 }
 
 /// The caller's M goes to sleep, its P is idle, and it has passed a full fence: whoever
@@ -136,7 +137,7 @@ fn raid(sched: &'static Sched, m: &'static M) -> bool {
     if !barriers_available() {
         return false;
     }
-    let node = m.desk.silent().and_then(|list| forks::raid(list, sched, None));
+    let node = m.desk.silent().and_then(|list| branches::raid(list, sched, None));
     node.is_some_and(|node| {
         super::wake::inject(sched, sched.life(), node);
         true
