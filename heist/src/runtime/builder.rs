@@ -147,10 +147,10 @@ impl Builder {
     /// whenever they wait or yield. By default they are not.
     ///
     /// A goroutine that seems to have one, say since it waits while it has borrowed
-    /// from a `thread_local!`, waits with its thread, as if it were [pinned](pin):
+    /// from a `thread_local!`, waits with its thread, as if it were [pinned](super::pin):
     /// what it holds stays good, and nobody else finds it borrowed. With debug
     /// assertions it is also reported on standard error, once for each place where
-    /// goroutines are spawned. [`Stats`] counts the searches and what they found. The
+    /// goroutines are spawned. [`Stats`](super::Stats) counts the searches and what they found. The
     /// environment variable `HEISTDEBUG=tlsguard=1` (or `0`) decides for all runtimes.
     ///
     /// It costs a nanosecond for a few words of stack at each wait (`heist-bench ops` has
@@ -158,7 +158,7 @@ impl Builder {
     /// looks like a reference costs a thread; in builds without optimisation they are
     /// common. What it does not see: thread-locals of libraries that were loaded later
     /// or that use `pthread_key_create`, and what a thread-local only points to, such
-    /// as a cloned `Rc`. [`pin`] helps against all of them.
+    /// as a cloned `Rc`. [`pin`](super::pin) helps against all of them.
     ///
     /// ```
     /// let runtime = heist::Builder::new().tls_guard(true).build()?;
