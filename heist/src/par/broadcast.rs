@@ -40,7 +40,8 @@ impl fmt::Debug for BroadcastContext<'_> {
         f.debug_struct("BroadcastContext")
             .field("index", &self.index)
             .field("num_threads", &self.num_threads())
-            .finish_non_exhaustive()
+            .field("pool_id", &self.sched.slot())
+            .finish()
     }
 }
 

@@ -3,10 +3,12 @@
 use super::here;
 use super::pool::ThreadPool;
 use super::registry::{PanicHandler, Registry, ThreadHandler};
+use super::wrapped::{Relief, Wrapped};
 use crate::prim::{env, thread};
 use crate::runtime::{self, BuildError};
 use crate::sched::m;
 use crate::sched::mask::MAX_PROCS;
+use crate::sched::schedt::Sched;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
@@ -64,8 +66,8 @@ impl ThreadPoolBuilder {
         Self::default()
     }
 
-    /// Builds a pool whose threads run inside of `wrapper`, which must call
-    /// [`ThreadBuilder::run`]; calls `with_pool` with it, and returns when its threads
+    /// Builds a pool whose threads, also those that come [later](Self::start_handler), run
+    /// inside of `wrapper`, which must call [`ThreadBuilder::run`]; calls `with_pool` with it, and returns when its threads
     /// have ended. What the threads see may borrow.
     ///
     /// ```
@@ -89,17 +91,19 @@ impl ThreadPoolBuilder {
         W: Fn(ThreadBuilder) + Sync,
         F: FnOnce(&ThreadPool) -> R,
     {
-        thread::scope(|scope| {
-            let wrapper = &wrapper;
-            let spawn = |builder: ThreadBuilder| {
-                let mut named = thread::Builder::new();
-                if let Some(name) = builder.name() {
-                    named = named.name(name.to_owned());
-                }
-                named.spawn_scoped(scope, move || wrapper(builder)).map(drop)
-            };
-            let pool = self.spawn_handler(spawn).build()?;
-            Ok(with_pool(&pool))
+        let wrapper = &wrapper;
+        Wrapped::during(wrapper, |wrapped| {
+            thread::scope(|scope| {
+                let spawn = |builder: ThreadBuilder| {
+                    let mut named = thread::Builder::new();
+                    if let Some(name) = builder.name() {
+                        named = named.name(name.to_owned());
+                    }
+                    named.spawn_scoped(scope, move || wrapper(builder)).map(drop)
+                };
+                let registry = self.spawn_handler(spawn).start(Some(wrapped))?;
+                Ok(with_pool(&ThreadPool::of(registry)))
+            })
         })
     }
 }
@@ -149,6 +153,10 @@ impl<S> ThreadPoolBuilder<S> {
     }
 
     /// Called on each thread of the pool when it starts, with its number.
+    ///
+    /// While a closure computes for more than some milliseconds, or blocks its thread, others
+    /// run on a further thread. That is set up in the same way, with the number of one of the
+    /// pool's own.
     pub fn start_handler<H: Fn(usize) + Send + Sync + 'static>(mut self, handler: H) -> Self {
         self.start_handler = Some(Box::new(handler));
         self
@@ -161,7 +169,9 @@ impl<S> ThreadPoolBuilder<S> {
     }
 
     /// Starts the pool's threads with a function of the user's, which must see to it
-    /// that [`ThreadBuilder::run`] is called on a new thread.
+    /// that [`ThreadBuilder::run`] is called on a new thread. The function need not live
+    /// longer than this call, so threads that come [later](Self::start_handler) are heist's,
+    /// between the same handlers.
     ///
     /// ```
     /// let pool = heist::par::ThreadPoolBuilder::new()
@@ -199,16 +209,33 @@ impl<S> ThreadPoolBuilder<S> {
     }
 
     fn threads(&self) -> usize {
-        let number = |name| env::var(name).and_then(|text: String| text.parse::<usize>().ok());
         let wanted = match self.num_threads {
-            0 => match number("RAYON_NUM_THREADS").or_else(|| number("RAYON_RS_NUM_CPUS")) {
-                None | Some(0) => thread::available_parallelism().map_or(1, |n| n.get()),
-                Some(n) => n,
-            },
+            0 => threads_by_env()
+                .unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get())),
             n => n,
         };
         wanted.min(MAX_PROCS)
     }
+}
+
+/// How many threads rayon's variables ask for.
+fn threads_by_env() -> Option<usize> {
+    let number = |name| env::var(name).and_then(|text: String| text.parse::<usize>().ok());
+    let number = number("RAYON_NUM_THREADS").or_else(|| number("RAYON_RS_NUM_CPUS"))?;
+    (number != 0).then_some(number)
+}
+
+/// The default runtime, for plain threads that fork. If this is what starts it, it is as
+/// rayon's pool would be: with the stacks of threads, and as many Ps as rayon's variables say.
+pub(super) fn default_pool() -> &'static Sched {
+    if runtime::default_is_set() {
+        return runtime::default_sched();
+    }
+    let builder = runtime::Builder::new().stack_size(STACK);
+    runtime::default_with(match threads_by_env() {
+        Some(threads) => builder.max_procs(threads.min(MAX_PROCS)),
+        None => builder,
+    })
 }
 
 impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
@@ -219,7 +246,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// If a thread or memory is refused, or the thread that
     /// [is to be used](Self::use_current_thread) is part of a pool.
     pub fn build(self) -> Result<ThreadPool, ThreadPoolBuildError> {
-        self.start().map(ThreadPool::of)
+        self.start(None).map(ThreadPool::of)
     }
 
     /// Starts the pool and makes it the default runtime, which plain threads use and
@@ -238,11 +265,11 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// As [`build`](Self::build), and if there is a default runtime already: this was
     /// called before, or something ran on the default one.
     pub fn build_global(self) -> Result<(), ThreadPoolBuildError> {
-        let initialized = || ThreadPoolBuildError(Kind::GlobalPoolAlreadyInitialized);
+        let initialized = || ThreadPoolBuildError::of(Kind::GlobalPoolAlreadyInitialized);
         if runtime::default_is_set() {
             return Err(initialized());
         }
-        let registry = self.start()?;
+        let registry = self.start(None)?;
         if runtime::set_default(registry.sched) {
             return Ok(());
         }
@@ -250,10 +277,13 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         Err(initialized())
     }
 
-    fn start(mut self) -> Result<Arc<Registry>, ThreadPoolBuildError> {
+    fn start(
+        mut self,
+        wrapped: Option<Arc<Wrapped>>,
+    ) -> Result<Arc<Registry>, ThreadPoolBuildError> {
         let threads = self.threads();
         if self.use_current_thread && (m::current().is_some() || here::member().is_some()) {
-            return Err(ThreadPoolBuildError(Kind::CurrentThreadAlreadyInPool));
+            return Err(ThreadPoolBuildError::of(Kind::CurrentThreadAlreadyInPool));
         }
         // The one that counts as the caller's stays unused, unless it is the only one.
         let reserved = usize::from(self.use_current_thread && threads > 1);
@@ -266,12 +296,12 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             .thread_name("heist-par")
             .build_hosted(hosted)?
             .into_sched();
-        let registry = Registry::new(
-            sched,
-            self.panic_handler.take(),
-            self.start_handler.take(),
-            self.exit_handler.take(),
-        );
+        let mut registry = Registry::new(sched, first..threads);
+        registry.panic_handler = self.panic_handler.take();
+        registry.start_handler = self.start_handler.take();
+        registry.exit_handler = self.exit_handler.take();
+        registry.wrapped = wrapped;
+        let registry = registry.open();
         /// Ends the pool if a thread cannot be started, or a name panics.
         struct Failed<'a>(&'a Registry);
         impl Drop for Failed<'_> {
@@ -282,12 +312,12 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         let failed = Failed(&registry);
         for index in first..threads {
             let name = self.thread_name.as_mut().map(|name| name(index));
-            let life = sched.life();
+            let work = Work::Serve(sched.life());
             let stack_size = self.stack_size;
             let registry = registry.clone();
             self.spawn_handler
-                .spawn(ThreadBuilder { index, name, stack_size, life, registry })
-                .map_err(|error| ThreadPoolBuildError(Kind::Io(error)))?;
+                .spawn(ThreadBuilder { index, name, stack_size, work, registry })
+                .map_err(|error| ThreadPoolBuildError::of(Kind::Io(error)))?;
         }
         if self.use_current_thread {
             here::become_member(sched);
@@ -300,7 +330,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
 
 impl<S> fmt::Debug for ThreadPoolBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let closure = |set: bool| set.then_some(format_args!("<closure>").to_string());
+        let closure = |set: bool| set.then_some(format_args!("<closure>"));
         f.debug_struct("ThreadPoolBuilder")
             .field("num_threads", &self.num_threads)
             .field("use_current_thread", &self.use_current_thread)
@@ -319,12 +349,24 @@ pub struct ThreadBuilder {
     index: usize,
     name: Option<String>,
     stack_size: Option<usize>,
-    /// Which life of the scheduler it is for.
-    life: u32,
+    work: Work,
     registry: Arc<Registry>,
 }
 
+/// What a thread is for.
+enum Work {
+    /// It belongs to this life of the scheduler.
+    Serve(u32),
+    /// The scheduler has started it for one that blocks or computes.
+    Relieve(Relief),
+}
+
 impl ThreadBuilder {
+    pub(super) fn relief(registry: Arc<Registry>, index: usize, relief: Relief) -> Self {
+        let work = Work::Relieve(relief);
+        ThreadBuilder { index, name: None, stack_size: None, work, registry }
+    }
+
     /// Its number in the pool.
     pub fn index(&self) -> usize {
         self.index
@@ -343,10 +385,11 @@ impl ThreadBuilder {
 
     /// Works for the pool, on the calling thread, until it ends.
     pub fn run(self) {
-        let ThreadBuilder { index, life, registry, .. } = self;
-        registry.call(registry.start_handler.as_deref(), index);
-        m::serve(registry.sched, life);
-        registry.call(registry.exit_handler.as_deref(), index);
+        let ThreadBuilder { index, work, registry, .. } = self;
+        registry.work(index, || match work {
+            Work::Serve(life) => m::serve(registry.sched, life),
+            Work::Relieve(relief) => relief.work(),
+        });
     }
 }
 
@@ -409,7 +452,15 @@ impl<F: FnMut(ThreadBuilder) -> io::Result<()>> ThreadSpawn for CustomSpawn<F> {
 
 /// Why a pool could not be built.
 #[derive(Debug)]
-pub struct ThreadPoolBuildError(Kind);
+pub struct ThreadPoolBuildError {
+    kind: Kind,
+}
+
+impl ThreadPoolBuildError {
+    fn of(kind: Kind) -> Self {
+        ThreadPoolBuildError { kind }
+    }
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -421,28 +472,37 @@ enum Kind {
 
 impl From<BuildError> for ThreadPoolBuildError {
     fn from(error: BuildError) -> Self {
-        ThreadPoolBuildError(Kind::Runtime(error))
+        ThreadPoolBuildError::of(Kind::Runtime(error))
     }
 }
 
 impl fmt::Display for ThreadPoolBuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::GlobalPoolAlreadyInitialized => {
-                f.write_str("The global thread pool has already been initialized.")
-            }
-            Kind::CurrentThreadAlreadyInPool => {
-                f.write_str("The current thread is already part of another thread pool.")
-            }
+        match &self.kind {
+            Kind::GlobalPoolAlreadyInitialized => f.write_str(INITIALIZED),
+            Kind::CurrentThreadAlreadyInPool => f.write_str(IN_POOL),
             Kind::Io(error) => error.fmt(f),
             Kind::Runtime(error) => error.fmt(f),
         }
     }
 }
 
+const INITIALIZED: &str = "The global thread pool has already been initialized.";
+const IN_POOL: &str = "The current thread is already part of another thread pool.";
+
 impl Error for ThreadPoolBuildError {
+    #[allow(deprecated)] // what rayon still answers
+    fn description(&self) -> &str {
+        match &self.kind {
+            Kind::GlobalPoolAlreadyInitialized => INITIALIZED,
+            Kind::CurrentThreadAlreadyInPool => IN_POOL,
+            Kind::Io(error) => error.description(),
+            Kind::Runtime(_) => "the runtime of a pool could not be started",
+        }
+    }
+
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.0 {
+        match &self.kind {
             Kind::GlobalPoolAlreadyInitialized | Kind::CurrentThreadAlreadyInPool => None,
             Kind::Io(error) => Some(error),
             Kind::Runtime(error) => Some(error),
@@ -452,9 +512,16 @@ impl Error for ThreadPoolBuildError {
 
 /// rayon's older builder.
 #[deprecated(note = "Use `ThreadPoolBuilder`")]
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Configuration {
     builder: ThreadPoolBuilder,
+}
+
+#[allow(deprecated)]
+impl fmt::Debug for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.builder.fmt(f)
+    }
 }
 
 #[allow(deprecated)]

@@ -2,6 +2,8 @@
 
 use super::registry;
 use crate::prim::atomic::Ordering;
+use crate::prim::thread;
+use crate::sched::forks;
 use crate::sched::m::{self, Inside};
 use crate::sched::mask::MAX_PROCS;
 use crate::sched::park;
@@ -20,6 +22,8 @@ pub enum Yield {
 thread_local! {
     /// The pool that a plain thread counts as a part of (`use_current_thread`).
     static MEMBER: Cell<Option<(u16, u32)>> = const { Cell::new(None) };
+    /// The number of the thread whose start or exit handler runs.
+    static HANDLED: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// The pool that the calling plain thread is a part of, if that lives.
@@ -34,6 +38,18 @@ pub(super) fn member() -> Option<&'static Sched> {
 #[inline(never)] // as `member`
 pub(super) fn become_member(sched: &'static Sched) {
     MEMBER.set(Some((sched.slot(), sched.life())));
+}
+
+/// The number of the pool's thread whose handler the calling plain thread runs.
+#[inline(never)] // as `member`
+fn handled() -> Option<usize> {
+    HANDLED.get()
+}
+
+/// The calling plain thread begins to run a handler of the thread with that number, or ends it.
+#[inline(never)] // as `member`
+pub(super) fn set_handled(index: Option<usize>) {
+    HANDLED.set(index);
 }
 
 /// The most threads that a pool can have.
@@ -59,22 +75,31 @@ pub fn max_num_threads() -> usize {
 pub fn current_thread_index() -> Option<usize> {
     match m::current() {
         Some(_) => on_p(|inside| inside.p.id as usize),
-        None => member().map(|_| 0),
+        None => handled().or_else(|| member().map(|_| 0)),
     }
 }
 
-pub(super) fn index_on(sched: &'static Sched) -> Option<usize> {
+/// Asks, if the caller is a part of this pool.
+pub(super) fn on<R>(sched: &'static Sched, ask: fn() -> Option<R>) -> Option<R> {
     let here = registry::is_inside(sched) || member().is_some_and(|own| std::ptr::eq(own, sched));
-    here.then(current_thread_index)?
+    here.then(ask)?
 }
 
-/// Whether goroutines are queued on the caller's P. `None` on a plain thread.
+/// Whether goroutines are queued on the caller's P, or it has forked what nobody has begun.
+/// `None` on a plain thread.
 ///
 /// ```
 /// assert_eq!(heist::par::current_thread_has_pending_tasks(), None);
+/// let (pending, _) = heist::run(|| {
+///     heist::par::join(heist::par::current_thread_has_pending_tasks, || ())
+/// });
+/// assert!(pending.is_some());
 /// ```
 pub fn current_thread_has_pending_tasks() -> Option<bool> {
-    on_p(|inside| !inside.p.runq.is_empty())
+    match m::current() {
+        Some(_) => on_p(has_local),
+        None => member().map(|_| false),
+    }
 }
 
 /// Lets others run, and says whether there was anybody. `None` on a plain thread.
@@ -90,11 +115,7 @@ pub fn current_thread_has_pending_tasks() -> Option<bool> {
 /// # Ok::<(), heist::par::ThreadPoolBuildError>(())
 /// ```
 pub fn yield_now() -> Option<Yield> {
-    let others = on_p(|inside| {
-        let global = inside.sched().runq_size.load(Ordering::Relaxed) != 0;
-        global || !inside.p.runq.is_empty() || !inside.p.told.is_empty() || has_forks(inside)
-    })?;
-    Some(yield_if(others))
+    yield_while(|inside| inside.sched().runq_size.load(Ordering::Relaxed) != 0 || has_local(inside))
 }
 
 /// Lets those run that are queued on the caller's P, and says whether there was anybody.
@@ -104,21 +125,41 @@ pub fn yield_now() -> Option<Yield> {
 /// assert_eq!(heist::par::yield_local(), None);
 /// ```
 pub fn yield_local() -> Option<Yield> {
-    let others = on_p(|inside| !inside.p.runq.is_empty() || has_forks(inside))?;
-    Some(yield_if(others))
+    yield_while(has_local)
 }
 
-/// A goroutine that yields shares what it has forked.
-fn has_forks(inside: &Inside) -> bool {
-    inside.m.desk.is_open()
+/// Whether the P has something to run beside the caller: a goroutine that yields shares what
+/// it has forked.
+fn has_local(inside: &Inside) -> bool {
+    let forked =
+        || inside.m.desk.is_open() && forks::own_list().is_some_and(|own| !own.forks.is_empty());
+    !inside.p.runq.is_empty() || !inside.p.told.is_empty() || forked()
 }
 
-fn yield_if(others: bool) -> Yield {
-    if !others {
-        return Yield::Idle;
+/// Yields until somebody else has run, while there is somebody. One yield may come back at
+/// once: a P looks at the global queue now and then only.
+fn yield_while(others: fn(&Inside) -> bool) -> Option<Yield> {
+    if m::current().is_none() {
+        return member().map(|_| {
+            thread::yield_now();
+            Yield::Idle
+        });
     }
-    park::yield_now();
-    Yield::Executed
+    /// After so many the P has looked everywhere, and somebody else was faster.
+    const MOST: u32 = 256;
+    for _ in 0..MOST {
+        let (some, p, before) = on_p(|at| (others(at), at.p.id, at.p.steps()))?;
+        if !some {
+            return Some(Yield::Idle);
+        }
+        park::yield_now();
+        let (now_p, after) = on_p(|at| (at.p.id, at.p.steps()))?;
+        let alone = (before.0.wrapping_add(1), 0);
+        if now_p != p || after != before && after != alone {
+            return Some(Yield::Executed);
+        }
+    }
+    Some(Yield::Idle)
 }
 
 /// Looks at the caller's P. `None` if the caller is no goroutine.

@@ -18,13 +18,13 @@ use std::ptr;
 pub struct FnContext {
     migrated: bool,
     /// Not for other threads, as in rayon.
-    marker: PhantomData<*mut ()>,
+    _marker: PhantomData<*mut ()>,
 }
 
 impl FnContext {
     #[inline(always)]
     pub(super) fn new(migrated: bool) -> Self {
-        FnContext { migrated, marker: PhantomData }
+        FnContext { migrated, _marker: PhantomData }
     }
 
     /// Whether another goroutine than the one that forked runs the branch: somebody

@@ -14,6 +14,18 @@
 //! for a branch parks, and runs nobody else's on its stack, so a join with a mutex held
 //! does not deadlock as it may in rayon.
 //!
+//! A plain thread forks on the default runtime. If that is what starts it, its goroutines have
+//! stacks of 2 MiB, as threads do, and the variables `RAYON_NUM_THREADS` and
+//! `RAYON_RS_NUM_CPUS` count:
+//!
+//! ```standalone_crate
+//! fn deep(levels: u32) -> u32 {
+//!     let frame = std::hint::black_box([1u8; 1000]);
+//!     if levels == 0 { 0 } else { deep(levels - 1) + u32::from(frame[0]) }
+//! }
+//! assert_eq!(heist::par::join(|| deep(300), || ()).0, 300);
+//! ```
+//!
 //! The package `heist-rayon-core` is this module under the name of `rayon-core`, so
 //! that all of rayon's parallel iterators run on it.
 //!
@@ -43,6 +55,9 @@ mod scope;
 mod sort;
 #[allow(unsafe_code)] // named file: jobs that borrow
 mod spawn;
+#[cfg(not(sim))]
+#[allow(unsafe_code)] // named file: a function that borrows
+mod wrapped;
 
 pub use broadcast::{BroadcastContext, broadcast, spawn_broadcast};
 #[cfg(not(sim))]

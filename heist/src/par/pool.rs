@@ -93,13 +93,13 @@ impl ThreadPool {
     /// [`current_thread_index`](super::current_thread_index), if the caller is on this
     /// pool.
     pub fn current_thread_index(&self) -> Option<usize> {
-        here::index_on(self.sched())
+        here::on(self.sched(), here::current_thread_index)
     }
 
     /// [`current_thread_has_pending_tasks`](super::current_thread_has_pending_tasks), if
     /// the caller is on this pool.
     pub fn current_thread_has_pending_tasks(&self) -> Option<bool> {
-        registry::is_inside(self.sched()).then(here::current_thread_has_pending_tasks)?
+        here::on(self.sched(), here::current_thread_has_pending_tasks)
     }
 
     /// [`join`](super::join()) on this pool.
@@ -176,12 +176,12 @@ impl ThreadPool {
 
     /// [`yield_now`](super::yield_now), if the caller is on this pool.
     pub fn yield_now(&self) -> Option<Yield> {
-        registry::is_inside(self.sched()).then(here::yield_now)?
+        here::on(self.sched(), here::yield_now)
     }
 
     /// [`yield_local`](super::yield_local), if the caller is on this pool.
     pub fn yield_local(&self) -> Option<Yield> {
-        registry::is_inside(self.sched()).then(here::yield_local)?
+        here::on(self.sched(), here::yield_local)
     }
 
     /// What the pool has done so far.

@@ -1,13 +1,20 @@
 //! What a pool has beside its scheduler.
 
+#[cfg(not(sim))] // pools are not simulated
+use super::builder::default_pool;
 use super::here;
+#[cfg(not(sim))]
+use super::wrapped::Wrapped;
 use crate::prim::atomic::{AtomicUsize, Ordering};
-use crate::runtime;
+#[cfg(sim)]
+use crate::runtime::default_sched as default_pool;
 use crate::sched::branches::is_shutdown;
-use crate::sched::schedt::Sched;
-use crate::sched::{m, shutdown};
+use crate::sched::m::{self, M};
+use crate::sched::schedt::{Sched, Upstairs};
+use crate::sched::shutdown;
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -23,6 +30,13 @@ pub(super) struct Registry {
     /// The pool itself and what was spawned on it: when the last of them is gone, its
     /// threads end.
     alive: AtomicUsize,
+    /// The numbers that its threads have.
+    numbers: Range<usize>,
+    /// How many the scheduler has started in the place of others that block or compute.
+    more: AtomicUsize,
+    /// What the threads of a scoped pool run inside of.
+    #[cfg(not(sim))] // pools are not simulated
+    pub(super) wrapped: Option<Arc<Wrapped>>,
 }
 
 impl fmt::Debug for Registry {
@@ -32,17 +46,32 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    pub(super) fn new(
-        sched: &'static Sched,
-        panic_handler: Option<Box<PanicHandler>>,
-        start_handler: Option<Box<ThreadHandler>>,
-        exit_handler: Option<Box<ThreadHandler>>,
-    ) -> Arc<Self> {
-        let alive = AtomicUsize::new(1);
-        let registry = Registry { sched, panic_handler, start_handler, exit_handler, alive };
-        let registry = Arc::new(registry);
-        *sched.upstairs.lock() = Some(registry.clone());
+    pub(super) fn new(sched: &'static Sched, numbers: Range<usize>) -> Self {
+        Registry {
+            sched,
+            panic_handler: None,
+            start_handler: None,
+            exit_handler: None,
+            alive: AtomicUsize::new(1),
+            numbers,
+            more: AtomicUsize::new(0),
+            #[cfg(not(sim))]
+            wrapped: None,
+        }
+    }
+
+    /// From now on the threads that the scheduler starts are set up as the pool's are.
+    pub(super) fn open(self) -> Arc<Self> {
+        let registry = Arc::new(self);
+        *registry.sched.upstairs.lock() = Some(registry.clone());
         registry
+    }
+
+    /// Works for the pool as the thread with that number, between its handlers.
+    pub(super) fn work(&self, index: usize, work: impl FnOnce()) {
+        self.call(self.start_handler.as_deref(), index);
+        work();
+        self.call(self.exit_handler.as_deref(), index);
     }
 
     /// One more that keeps the pool alive; false if it ends already.
@@ -62,12 +91,28 @@ impl Registry {
     }
 
     /// Calls the handler of a thread. A panic goes to the panic handler.
-    pub(super) fn call(&self, handler: Option<&ThreadHandler>, index: usize) {
-        if let Some(handler) = handler
-            && let Err(payload) = catch_unwind(AssertUnwindSafe(|| handler(index)))
-        {
+    fn call(&self, handler: Option<&ThreadHandler>, index: usize) {
+        let Some(handler) = handler else { return };
+        here::set_handled(Some(index));
+        let outcome = catch_unwind(AssertUnwindSafe(|| handler(index)));
+        here::set_handled(None);
+        if let Err(payload) = outcome {
             handle_panic(Some(self), payload);
         }
+    }
+}
+
+/// A thread in the place of one that blocks or computes has the number of one of the pool's
+/// own, and its set-up.
+impl Upstairs for Registry {
+    fn around(self: Arc<Self>, m: &'static M) {
+        let more = self.more.fetch_add(1, Ordering::Relaxed);
+        let index = self.numbers.start + more % self.numbers.len().max(1);
+        #[cfg(not(sim))]
+        if let Some(wrapped) = self.wrapped.clone() {
+            return wrapped.relieve(self, index, m);
+        }
+        self.work(index, || m.main());
     }
 }
 
@@ -99,7 +144,7 @@ impl Drop for Alive {
 
 /// The registry of a runtime, if it is a pool.
 pub(super) fn registry_of(sched: &'static Sched) -> Option<Arc<Registry>> {
-    let upstairs = sched.upstairs.lock().clone()?;
+    let upstairs: Arc<dyn Any + Send + Sync> = sched.upstairs.lock().clone()?;
     upstairs.downcast().ok()
 }
 
@@ -126,7 +171,7 @@ pub(super) fn current() -> &'static Sched {
 pub(super) fn outside() -> &'static Sched {
     // A thread of a runtime's, in a handler, is a part of no other one.
     let member = if m::current().is_none() { here::member() } else { None };
-    member.unwrap_or_else(runtime::default_sched)
+    member.unwrap_or_else(default_pool)
 }
 
 /// Whether the caller is a goroutine of this runtime.

@@ -126,8 +126,9 @@ fn may_go_on(m: &'static M) -> bool {
 fn find_farther(m: &'static M) -> Option<Next> {
     loop {
         let p = m.held();
-        let told = || p.told.pop().map(Next::fresh);
-        if let Some(next) = next_round(m, p).or_else(|| from_local(p)).or_else(told) {
+        // What the P was told comes before those who yielded, who may do so for ever.
+        let told = p.told.pop().map(Next::fresh);
+        if let Some(next) = told.or_else(|| next_round(m, p)).or_else(|| from_local(p)) {
             return Some(found(m, next));
         }
         if !poll_network(m, p) && !timers::run_gathered(m.sched, p) {
@@ -206,8 +207,8 @@ fn from_global_now_and_then(m: &'static M, p: Held) -> Option<Next> {
     look_at_global(m, p)
 }
 
-/// Those behind a local queue that is never empty: the global queue, and those
-/// that yielded here, by turns.
+/// Those behind a local queue that is never empty: what the P was told and the global queue,
+/// and those that yielded here, by turns.
 #[cold]
 fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     // Also the clock that reports of waiting goroutines go by.
@@ -227,13 +228,14 @@ fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
         }
         _ => m.sched.take_global_few(p, groups as usize, (turn / groups).is_multiple_of(2)),
     };
-    let g = if yielded_first {
-        p.runq.pop_yielded().or_else(global)
-    } else {
-        global().or_else(|| p.runq.pop_yielded())
+    // What the P was told nobody else takes, so it comes before those who can be stolen.
+    let others = || p.told.pop().or_else(global);
+    let g = match yielded_first {
+        true => p.runq.pop_yielded().or_else(others),
+        false => others().or_else(|| p.runq.pop_yielded()),
     };
     brief::popped(p);
-    g.or_else(|| p.told.pop()).map(Next::fresh)
+    g.map(Next::fresh)
 }
 
 /// Phase 3.
@@ -262,7 +264,7 @@ fn slice_is_over_at(p: Held, streak: u32) -> bool {
     if streak == SAMPLE {
         p.own().slice_start.set(now);
     }
-    now.saturating_sub(p.own().slice_start.get()) >= SLICE
+    now.saturating_sub(p.own().slice_start.get()) >= timers::slice(p)
 }
 
 /// The runnext goes behind the others; the first of them runs.

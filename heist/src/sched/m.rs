@@ -268,7 +268,11 @@ impl M {
         self.set_searching(searching);
         self.next_p.put(p);
         let name = format!("{}-m{}", self.sched.config().thread_name, self.id);
-        let started = thread::start(name, STACK, move || self.main());
+        let upstairs = self.sched.upstairs.lock().clone();
+        let started = thread::start(name, STACK, move || match upstairs {
+            Some(upstairs) => upstairs.around(self),
+            None => self.main(),
+        });
         match started {
             Ok(handle) => {
                 *self.thread.lock() = Some(handle);
@@ -282,7 +286,8 @@ impl M {
         }
     }
 
-    fn main(&'static self) {
+    /// What its thread does, once for each [`start`](Self::start).
+    pub(crate) fn main(&'static self) {
         let _count = HeistThread::new();
         // A signal from the M's last life.
         self.note.clear();

@@ -126,6 +126,10 @@ pub(crate) struct Looks {
     /// How many were queued when the last of its timers, or of the network's events, began
     /// to be handed out.
     pub(crate) queued: Cell<usize>,
+    /// A chain of runnexts kept the P at that time, and none of them has gone before it.
+    pub(crate) chained: Cell<bool>,
+    /// The tick at which the last of those that went behind the others has its turn.
+    pub(crate) reached: Cell<u32>,
 }
 
 /// The processor.

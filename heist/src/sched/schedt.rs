@@ -53,6 +53,13 @@ pub enum PanicPolicy {
     Abort,
 }
 
+/// The layer above the scheduler, as a thread of a runtime sees it.
+pub(crate) trait Upstairs: Any + Send + Sync {
+    /// Calls [`M::main`] on a thread that the scheduler has started, inside of whatever the
+    /// threads of the runtime are set up with.
+    fn around(self: Arc<Self>, m: &'static M);
+}
+
 /// How a runtime was set up.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -190,7 +197,7 @@ pub(crate) struct Sched {
     /// The M that was last kept off a CPU and has not woken up, its number and one; or 0.
     pub(crate) kept_off: AtomicU32,
     /// What the layer above keeps with a runtime.
-    pub(crate) upstairs: Lock<Option<Arc<dyn Any + Send + Sync>>>,
+    pub(crate) upstairs: Lock<Option<Arc<dyn Upstairs>>>,
     /// The thread that a panic started in order to shut the runtime down.
     pub(crate) shutdown_thread: Lock<Option<thread::JoinHandle<()>>>,
 }

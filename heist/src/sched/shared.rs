@@ -76,6 +76,15 @@ impl Shared {
         Some(m)
     }
 
+    /// Takes the M that has been idle longest, whatever its office: those of several Ps that
+    /// are told something have a thread each, also if the first is done at once.
+    pub(crate) fn take_rested_m(&mut self) -> Option<&'static M> {
+        let m = *self.idle_ms.first()?;
+        self.idle_ms.remove(0);
+        self.leave_offices(m);
+        Some(m)
+    }
+
     /// The place of the one that is taken next.
     fn next_idle_m(&self) -> Option<usize> {
         let last = |free: &dyn Fn(&M) -> bool| self.idle_ms.iter().rposition(|m| free(m));

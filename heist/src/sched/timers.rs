@@ -18,6 +18,7 @@
 //!    idle, it takes the P from a goroutine that computes, a little before (`retake`).
 
 use super::alarm::Alarm;
+use super::find::SLICE;
 use super::g::{G, flag};
 use super::m::{Inside, M};
 use super::netpoll::{self, Desc, Side};
@@ -119,7 +120,18 @@ fn moves(p: Held) -> bool {
 
 /// Several are going to be made ready by [`ready_last`].
 pub(crate) fn begin_batch(p: Held) {
-    p.own().looks.queued.set(p.runq.len());
+    let looks = &p.own().looks;
+    looks.queued.set(p.runq.len());
+    looks.chained.set(p.steps().1 != 0);
+}
+
+/// How long goroutines that wake each other through runnext may keep the P: one slice, and
+/// less while one whose time has come is queued behind them.
+pub(super) fn slice(p: Held) -> u64 {
+    /// No queue is longer, and what is further away was reached long ago: ticks wrap around.
+    const FARTHEST: u32 = 1 << 16;
+    let behind = p.own().looks.reached.get().wrapping_sub(p.tick());
+    if (1..FARTHEST).contains(&behind) { HURRY } else { SLICE }
 }
 
 /// Makes a goroutine ready behind the others, as a rule: the clock favours nobody, and
@@ -131,7 +143,16 @@ pub(crate) fn ready_last(sched: &'static Sched, p: Held, g: &'static G) {
         Ready::Deferred => {}
         Ready::Enqueue if idle_priority => wake::inject_idle(sched, sched.life(), g),
         Ready::Enqueue => {
-            if moves(p) {
+            let looks = &p.own().looks;
+            if looks.chained.replace(false) {
+                // A chain of runnexts would go on for the rest of its slice, and each other
+                // one in the queue for a whole one. It is behind them now instead.
+                if let Some(other) = p.runq.put_next(g) {
+                    wake::put_tail(sched, p, other);
+                }
+            } else if moves(p) {
+                // It is reached after so many, of which some may begin a chain.
+                looks.reached.set(p.tick().wrapping_add(p.runq.len() as u32 + 1));
                 wake::put_due(sched, p, g);
             } else {
                 let _empty = p.runq.put_next(g);

@@ -309,7 +309,10 @@ fn start_searcher(sched: &'static Sched) {
 pub(crate) fn wake_this(sched: &'static Sched, p: &'static P) {
     let mut shared = sched.shared.lock();
     if !shared.closed && sched.take_this_idle_p(&mut shared, p) {
-        run_p(sched, shared, p, false);
+        match shared.take_rested_m() {
+            Some(m) => give(shared, m, p, false),
+            None => run_p(sched, shared, p, false),
+        }
     }
 }
 
@@ -350,6 +353,13 @@ pub(crate) fn start_m(sched: &'static Sched, p: &'static P, searching: bool) {
     run_p(sched, sched.shared.lock(), p, searching);
 }
 
+/// An M that was idle goes on with `p`.
+fn give(shared: Guard<'_, Shared>, m: &'static M, p: &'static P, searching: bool) {
+    m.give(p, searching);
+    drop(shared);
+    m.note.wake();
+}
+
 /// As [`start_m`], with the lock. An M is chosen and has its P before the lock
 /// is free: a shutdown finds it either idle or with a P, and counts its thread.
 fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, searching: bool) {
@@ -370,10 +380,7 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
         if searching {
             apart::keep_off(m);
         }
-        m.give(p, searching);
-        drop(shared);
-        m.note.wake();
-        return;
+        return give(shared, m, p, searching);
     }
     if shared.expected > 0 {
         // A thread is on its way, and looks around when it comes.

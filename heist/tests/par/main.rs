@@ -11,6 +11,7 @@ mod others;
 mod panics;
 mod pools;
 mod scopes;
+mod set_up;
 mod silent;
 mod stress;
 

@@ -5,6 +5,7 @@ use super::common::watched;
 use super::pool;
 use heist::par::join;
 use heist::runtime;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Computes until it is set.
@@ -107,4 +108,36 @@ fn a_broadcast_to_one_that_computes() {
             done.store(true, Ordering::Relaxed);
         });
     });
+}
+
+/// Those who yield, poll or fork for ever are always there: what a P is told comes first now
+/// and then.
+#[test]
+fn a_broadcast_beside_those_who_yield() {
+    let (_sender, receiver) = heist::chan::unbounded::<()>();
+    let pollers = receiver.clone();
+    type Call = Arc<dyn Fn() + Send + Sync>;
+    let busy: [(&str, Call); 3] = [
+        ("yield", Arc::new(heist::thread::yield_now)),
+        ("try_recv", Arc::new(move || assert!(pollers.try_recv().is_err()))),
+        ("join", Arc::new(|| assert_eq!(join(|| 6, || 7), (6, 7)))),
+    ];
+    for procs in [1, 2] {
+        for (what, call) in &busy {
+            let (pool, done) = (pool(procs), Arc::new(AtomicBool::new(false)));
+            for _ in 0..3 {
+                let (call, done) = (call.clone(), done.clone());
+                pool.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        call();
+                    }
+                });
+            }
+            watched(|| {
+                let told = pool.broadcast(|context| context.index());
+                assert!(told.into_iter().eq(0..procs), "{what}");
+                done.store(true, Ordering::Relaxed);
+            });
+        }
+    }
 }

@@ -300,3 +300,40 @@ fn hogs_share_fairly() {
     let fair = (0..5).any(|_| strict_and_lax().map_err(|why| said.push(why)).is_ok());
     assert!(fair, "{said:#?}");
 }
+
+/// Goroutines that wake each other inherit the slice of 10 ms, pair after pair; one whose time
+/// has come does not wait for all of them. (It would take minutes.)
+#[test]
+fn a_sleeper_goes_before_pairs_that_wake_each_other() {
+    const PAIRS: usize = 8;
+    watched(|| {
+        Builder::new().max_procs(1).build().unwrap().run(|| {
+            let stop = Arc::new(AtomicBool::new(false));
+            let pairs: Vec<_> = (0..PAIRS)
+                .map(|_| {
+                    let stop = stop.clone();
+                    let (ball, hit) = chan::bounded(0);
+                    let (back, returned) = chan::bounded(0);
+                    let other = go(move || hit.iter().for_each(|()| back.send(()).unwrap()));
+                    go(move || {
+                        while !stop.load(Ordering::Relaxed) {
+                            ball.send(()).unwrap();
+                            returned.recv().unwrap();
+                        }
+                        drop(ball);
+                        other.join().unwrap();
+                    })
+                })
+                .collect();
+            // Some alone, and some that are due together.
+            for _ in 0..500 {
+                time::sleep(Duration::from_micros(100));
+            }
+            let crowd = |_| go(|| (0..500).for_each(|_| time::sleep(Duration::from_micros(100))));
+            let crowd: Vec<_> = (0..4).map(crowd).collect();
+            crowd.into_iter().for_each(|one| one.join().unwrap());
+            stop.store(true, Ordering::Relaxed);
+            pairs.into_iter().for_each(|pair| pair.join().unwrap());
+        });
+    });
+}

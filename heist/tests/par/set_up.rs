@@ -1,0 +1,151 @@
+//! What the threads of a pool are set up with: those that come later have it, too.
+
+use super::common::in_a_process;
+use super::pool;
+use heist::par::ThreadPoolBuilder;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+thread_local! {
+    static SET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Longer than a slice: others run on further threads meanwhile.
+fn compute() {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(30) {
+        std::hint::spin_loop();
+    }
+}
+
+/// What a number of closures that compute find on their thread, before and after.
+fn looks(pool: &heist::par::ThreadPool) -> usize {
+    let found = AtomicUsize::new(0);
+    pool.scope(|s| {
+        for _ in 0..12 {
+            s.spawn(|_| {
+                // Within one call: a goroutine may come back on another thread.
+                found.fetch_add(usize::from(SET.get()), Ordering::Relaxed);
+                compute();
+            });
+        }
+    });
+    found.into_inner()
+}
+
+#[test]
+fn handlers_are_called_on_threads_that_come_later() {
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(2)
+        .start_handler(|index| {
+            assert!(index < 2);
+            assert_eq!(heist::par::current_thread_index(), Some(index));
+            SET.set(true);
+        })
+        .exit_handler(|index| assert!(index < 2 && SET.replace(false)))
+        .build()
+        .unwrap();
+    assert_eq!(looks(&pool), 12);
+}
+
+#[test]
+fn a_scoped_pool_wraps_threads_that_come_later() {
+    let inside = AtomicUsize::new(0);
+    let looks = ThreadPoolBuilder::new().num_threads(2).build_scoped(
+        |thread| {
+            inside.fetch_add(1, Ordering::Relaxed);
+            SET.set(true);
+            thread.run();
+            SET.set(false);
+            inside.fetch_sub(1, Ordering::Relaxed);
+        },
+        looks,
+    );
+    assert_eq!(looks.unwrap(), 12);
+    assert_eq!(inside.into_inner(), 0, "nobody uses it any more");
+}
+
+/// One that does not run is no thread less, and no P is lost.
+#[test]
+fn a_wrapper_that_does_not_run_its_thread() {
+    let calls = AtomicUsize::new(0);
+    let sum = ThreadPoolBuilder::new().num_threads(2).build_scoped(
+        |thread| match calls.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => thread.run(),
+            _ => drop(thread),
+        },
+        |pool| {
+            looks(pool);
+            pool.install(|| 7)
+        },
+    );
+    assert_eq!(sum.unwrap(), 7);
+}
+
+/// Set-up by broadcast: each of the Ps that are told something has a thread of its own.
+#[test]
+fn a_broadcast_goes_to_different_threads() {
+    let pool = pool(2);
+    let same = (0..500)
+        .map(|_| pool.broadcast(|_| std::thread::current().id()))
+        .filter(|ids| ids[0] == ids[1])
+        .count();
+    // Unless the machine keeps one of them from going to sleep meanwhile.
+    assert!(same < 50, "{same} of 500 were run by one thread");
+}
+
+/// What they say is what has happened.
+#[test]
+fn yields_say_whether_somebody_ran() {
+    use heist::par::{self, Yield};
+    let pool = pool(1);
+    pool.install(|| {
+        let ran = AtomicUsize::new(0);
+        std::thread::scope(|s| {
+            // From outside: it is in the global queue.
+            s.spawn(|| pool.spawn(|| ())).join().unwrap();
+            assert_eq!(par::yield_now(), Some(Yield::Executed));
+            assert_eq!(par::yield_now(), Some(Yield::Idle));
+        });
+        par::scope(|scope| {
+            scope.spawn_broadcast(|_, _| _ = ran.fetch_add(1, Ordering::Relaxed));
+            assert_eq!(par::yield_local(), Some(Yield::Executed));
+            assert_eq!(ran.load(Ordering::Relaxed), 1);
+        });
+        let (pending, _) = par::join(par::current_thread_has_pending_tasks, || ());
+        assert_eq!(pending, Some(true));
+        assert_eq!(par::current_thread_has_pending_tasks(), Some(false));
+    });
+}
+
+#[test]
+fn a_member_is_asked_like_one_of_the_pool() {
+    use heist::par::{self, Yield};
+    std::thread::spawn(|| {
+        let pool = ThreadPoolBuilder::new().num_threads(2).use_current_thread().build().unwrap();
+        assert_eq!(par::yield_now(), Some(Yield::Idle));
+        assert_eq!(par::yield_local(), Some(Yield::Idle));
+        assert_eq!(par::current_thread_has_pending_tasks(), Some(false));
+        drop(pool);
+        assert_eq!(par::yield_now(), None);
+    })
+    .join()
+    .unwrap();
+}
+
+/// The pool that plain threads use without having built one is as rayon's.
+#[test]
+fn the_default_pool_is_as_rayons() {
+    fn deep(levels: u32) -> u32 {
+        let frame = std::hint::black_box([1u8; 1000]);
+        if levels == 0 { 0 } else { deep(levels - 1) + u32::from(frame[0]) }
+    }
+    if let Some(output) = in_a_process() {
+        return assert!(output.status.success(), "{output:?}");
+    }
+    // SAFETY: nobody else looks at the environment of this process now.
+    unsafe { std::env::set_var("RAYON_NUM_THREADS", "3") };
+    assert_eq!(heist::par::current_num_threads(), 3);
+    assert_eq!(heist::par::join(|| deep(500), || deep(500)), (500, 500));
+}
