@@ -53,6 +53,9 @@ pub(crate) mod fatal;
 pub(crate) mod latch;
 #[cfg(not(loom))]
 pub(crate) mod lock;
+#[cfg(not(loom))]
+#[allow(unsafe_code)] // named file: a system call
+pub(crate) mod memory;
 pub(crate) mod mutant;
 #[cfg(not(loom))]
 pub(crate) mod note;

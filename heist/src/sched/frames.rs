@@ -14,7 +14,8 @@ use std::ptr::NonNull;
 /// Frames that a P keeps.
 const CACHE: usize = 64;
 
-/// Stacks that it takes from the pool at a time, if they have their pages already.
+/// Stacks that it takes from the pool at a time, if they were used before, or others get
+/// many.
 const BATCH: usize = 16;
 
 /// The cache of a P, all of one class.

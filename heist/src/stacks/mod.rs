@@ -10,7 +10,8 @@
 //! # Sizes
 //!
 //! A stack is a power of two, its guard page included. Pages are committed by
-//! the kernel as they are touched, so a size is an address range, not memory:
+//! the kernel as they are touched (the first, of which each needs some, perhaps in a
+//! [batch](acquire_some) with others), so a size is an address range, not memory:
 //! a parked goroutine that called little keeps one page, whatever its size. The
 //! range costs its share of a page table though (a table of 4 KiB covers
 //! 2 MiB), which is why the default is not larger:
