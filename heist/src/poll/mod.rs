@@ -7,7 +7,7 @@
 //! | `desc` | a descriptor: two directions, and where it is registered |
 //! | `table` | memory for them that is never freed, by number |
 //! | `poller` | an epoll instance, and who looks at it |
-//! | `watch` | whether one who waits there looks for a while before it sleeps |
+//! | `watch` | whether one who is going to wait there looks for a while first |
 //!
 //! `sched::netpoll` has the goroutines: who looks when, and whom to wake.
 

@@ -32,7 +32,7 @@ pub(crate) struct Poller {
     lag: AtomicU32,
     /// How long one who was woken runs, in nanoseconds: a running average.
     service: AtomicU64,
-    /// Whether one who waits looks for a while before it sleeps.
+    /// Whether one who is going to wait looks for a while first.
     watch: Watch,
 }
 
@@ -146,6 +146,40 @@ impl Poller {
         epoll.is_some()
     }
 
+    /// Looks again and again, by one who would wait otherwise, while that is worth it
+    /// ([`Watch`]), nobody else looks and `is_over`, which is told the time, does not say that
+    /// there is something else. `begin` is now. Returns when it was over, if there is an event.
+    #[must_use]
+    pub(crate) fn watch(
+        &self,
+        begin: u64,
+        batch: &mut Batch,
+        is_over: impl Fn(u64) -> bool,
+    ) -> Option<u64> {
+        if !self.watch.is_worth_it()
+            || self.busy.load(Ordering::Relaxed)
+            || self.busy.swap(true, Ordering::Acquire)
+        {
+            return None;
+        }
+        let (mut now, mut found) = (begin, false);
+        if let Some(epoll) = self.epoll() {
+            while !found && now.saturating_sub(begin) < WATCH && !is_over(now) {
+                epoll.look(batch);
+                found = !batch.is_empty();
+                now = clock::now();
+            }
+        }
+        if found {
+            self.watch.note(begin, now);
+        } else {
+            self.watch.note_vain(begin);
+        }
+        self.last.store(now, Ordering::Relaxed);
+        self.busy.store(false, Ordering::Release);
+        found.then_some(now)
+    }
+
     /// Becomes the one who looks, in order to wait; none if `is_over` says that there is
     /// nothing to wait for any more.
     pub(crate) fn enter(&self, mut is_over: impl FnMut() -> bool) -> Option<Waiting<'_>> {
@@ -177,12 +211,8 @@ impl Waiting<'_> {
     /// Waits for events, for the bell, or until a moment.
     pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
         let Some(epoll) = self.poller.epoll() else { return };
-        let begin = clock::now();
-        if self.poller.watch.is_worth_it() {
-            epoll.watch(WATCH, until, batch);
-        } else {
-            epoll.wait(until, batch);
-        }
+        let begin = self.poller.watch.begun(clock::now());
+        epoll.wait(until, batch);
         self.poller.watch.note(begin, clock::now());
     }
 }

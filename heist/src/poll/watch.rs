@@ -1,4 +1,4 @@
-//! Whether whoever waits in the poller looks again and again for a while before it sleeps.
+//! Whether whoever is going to wait in the poller looks again and again for a while first.
 //!
 //! A client that sends one request after the other wakes the server for each, if that
 //! sleeps: a few microseconds of both. A server that is idle often, for moments, is not what
@@ -11,8 +11,8 @@
 
 use crate::prim::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// How long one who waits looks before it sleeps: about what it costs all to put a thread to
-/// sleep and to wake it, as in `sched::find`.
+/// How long one who would wait looks before it does: about what it costs all to put a thread
+/// to sleep and to wake it, as in `sched::find`.
 pub(super) const WATCH: u64 = 20_000;
 
 /// Whoever was busy for longer before it waits is seldom idle.
@@ -29,16 +29,31 @@ pub(super) struct Watch {
     short: AtomicU32,
     /// When the last one was over.
     over: AtomicU64,
+    /// When the last one began that began with looking in vain.
+    begun: AtomicU64,
 }
 
 impl Watch {
     pub(super) const fn new() -> Watch {
-        Watch { short: AtomicU32::new(0), over: AtomicU64::new(0) }
+        let (short, over, begun) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Watch { short, over, begun }
     }
 
     /// Whether the next wait is likely to be one that is worth it.
     pub(super) fn is_worth_it(&self) -> bool {
         self.short.load(Ordering::Relaxed) >= ENOUGH
+    }
+
+    /// Who has looked since `begin` has seen nothing, and is going to wait.
+    pub(super) fn note_vain(&self, begin: u64) {
+        self.begun.store(begin, Ordering::Relaxed);
+    }
+
+    /// When the present wait began: now, unless it began with looking in vain. What was noted
+    /// long ago is that of another one, which something else has ended.
+    pub(super) fn begun(&self, now: u64) -> u64 {
+        let begun = self.begun.load(Ordering::Relaxed);
+        if now.saturating_sub(begun) < 2 * WATCH { begun } else { now }
     }
 
     /// There was a wait, from one moment to another.
@@ -89,5 +104,15 @@ mod tests {
         assert!(after((0..1000).map(|i| if i % 4 == 3 { LONG } else { SHORT })), "mostly");
         assert!(after([SHORT; 1000].into_iter().chain([LONG; 16])));
         assert!(!after([SHORT; 1000].into_iter().chain([LONG; 17])), "soon forgotten");
+    }
+
+    #[test]
+    fn a_wait_counts_from_the_first_look_on() {
+        let (watch, now) = (Watch::new(), 1_000_000);
+        assert_eq!(watch.begun(now), now, "it did not look");
+        watch.note_vain(now);
+        assert_eq!(watch.begun(now + WATCH + 1), now);
+        let later = now + 2 * WATCH;
+        assert_eq!(watch.begun(later), later, "there was something else to do");
     }
 }

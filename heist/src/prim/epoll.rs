@@ -153,21 +153,6 @@ impl Epoll {
         batch.len = usize::try_from(n).unwrap_or(0);
     }
 
-    /// As [`wait`](Self::wait), but looks again and again for so many nanoseconds before
-    /// it sleeps.
-    pub(crate) fn watch(&self, nanos: u64, until: Option<u64>, batch: &mut Batch) {
-        let end = clock::now().saturating_add(nanos).min(until.unwrap_or(u64::MAX));
-        loop {
-            self.look(batch);
-            if batch.len > 0 {
-                return;
-            }
-            if clock::now() >= end {
-                return self.wait(until, batch);
-            }
-        }
-    }
-
     /// Waits for events, for the bell, or until a moment on the monotonic clock;
     /// may return early with nothing.
     pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
@@ -249,27 +234,6 @@ mod tests {
         }
         epoll.wait(Some(clock::now()), &mut batch);
         assert_eq!(batch.len, 0, "one ring, one event");
-    }
-
-    #[test]
-    fn who_watches_sees_events_and_the_bell_and_sleeps_afterwards() {
-        let (near, mut far) = UnixStream::pair().unwrap();
-        let epoll = Epoll::new().unwrap();
-        epoll.add(near.as_fd(), 7).unwrap();
-        let mut batch = Batch::new();
-        epoll.watch(u64::MAX, None, &mut batch);
-        assert_eq!(batch.len, 1, "it can be written to");
-        epoll.ring();
-        epoll.watch(u64::MAX, None, &mut batch);
-        assert_eq!((batch.len, batch.iter().count()), (1, 0));
-        let until = clock::now() + 1_000_000;
-        epoll.watch(u64::MAX, Some(until), &mut batch);
-        assert!(batch.is_empty() && clock::now() >= until, "a timer is due");
-        epoll.watch(1000, Some(clock::now() + 1_000_000), &mut batch);
-        assert!(batch.is_empty(), "it slept");
-        far.write_all(b"x").unwrap();
-        epoll.watch(0, None, &mut batch);
-        assert!(batch.iter().all(Event::readable));
     }
 
     #[test]

@@ -181,18 +181,18 @@ pub(crate) fn search_is_over(sched: &'static Sched) {
     }
 }
 
-/// Phase 5. Not for the last P that runs: there is nothing to steal, so its M goes to
-/// wait in the poller right away, and would have looked twice.
+/// Phase 5. The last P that runs has nothing to steal, so its M goes to wait in the poller
+/// right away, and would have looked twice: it looks only if that is worth more than one.
 #[inline(always)]
 fn poll_network(m: &'static M, p: Held) -> bool {
     let sched = m.sched;
     if !sched.poll.is_wanted() {
         return false;
     }
-    netpoll::note_done(sched, p);
+    let now = netpoll::note_done(sched, p);
     let waits_at_once = sched.idle.idle_ps() + 1 == sched.procs()
         && sched.idle_runq_size.load(Ordering::Relaxed) == 0;
-    !waits_at_once && netpoll::look(sched, p)
+    if waits_at_once { netpoll::watch(sched, p, now) } else { netpoll::look(sched, p) }
 }
 
 /// Phase 2.

@@ -9,7 +9,7 @@
 //! # Who looks
 //!
 //! 1. *A P with nothing to run* ([`look`], phase 5 of `find_runnable`), without
-//!    waiting.
+//!    waiting; the last that runs for some microseconds, if that is worth it ([`watch`]).
 //! 2. *One idle M* (`find::sleep_idle`): it waits in the poller, until the next timer if
 //!    it is also the keeper of the timers. Somebody who has a P for it rings.
 //! 3. *A P that is busy*, now and then, if nobody else has ([`look_if_late`]).
@@ -403,11 +403,16 @@ fn each_woken(event: &Event, wake: impl Fn(Turn)) {
 /// And only if there is a CPU for it, or two get more done all the same (`company`). If this batch is
 /// another matter, sysmon wakes somebody.
 pub(crate) fn deliver(sched: &'static Sched, p: Held, events: &Batch) {
+    deliver_at(sched, p, events, clock::now());
+}
+
+/// The same if the time is known.
+#[inline]
+fn deliver_at(sched: &'static Sched, p: Held, events: &Batch, now: u64) {
     let before = p.runq.len();
     timers::begin_batch(p);
     events.iter().for_each(|event| each_woken(event, |turn| turn.wake_last(sched, p)));
     let queued = p.runq.len();
-    let now = clock::now();
     p.own().batch.set((now, queued.saturating_sub(before) as u64));
     let takes = sched.poll.service_time().saturating_mul(queued as u64);
     if queued > 1
@@ -419,13 +424,14 @@ pub(crate) fn deliver(sched: &'static Sched, p: Held, events: &Batch) {
     }
 }
 
-/// A P has nothing to run: what it was given last has been done.
-pub(crate) fn note_done(sched: &'static Sched, p: Held) {
+/// A P has nothing to run: what it was given last has been done. Returns the time.
+pub(crate) fn note_done(sched: &'static Sched, p: Held) -> u64 {
+    let now = clock::now();
     let (since, goroutines) = p.own().batch.replace((0, 0));
-    if goroutines == 0 {
-        return;
+    if let Some(each) = now.saturating_sub(since).checked_div(goroutines) {
+        sched.poll.note_service_time(each);
     }
-    sched.poll.note_service_time(clock::now().saturating_sub(since) / goroutines);
+    now
 }
 
 /// As [`deliver`], without a P.
@@ -442,6 +448,27 @@ pub(crate) fn look(sched: &'static Sched, p: Held) -> bool {
         return false;
     }
     deliver(sched, p, &batch);
+    !p.runq.is_empty()
+}
+
+/// The last P that runs looks for a while, if that is likely to be worth it, instead of being
+/// given up for a moment. Returns whether there is something to run now.
+///
+/// To others it is busy, and what they have they leave to it if no other P is idle. So it ends
+/// when there is anything else.
+#[cold]
+#[inline(never)]
+pub(crate) fn watch(sched: &'static Sched, p: Held, now: u64) -> bool {
+    let is_over = |now| {
+        sched.runq_size.load(Ordering::Relaxed) != 0
+            || sched.halts()
+            || !p.told.is_empty()
+            || timers::wanted(sched) <= now
+    };
+    let mut batch = Batch::new();
+    let Some(now) = sched.poll.watch(now, &mut batch, is_over) else { return false };
+    p.own().now.set(now);
+    deliver_at(sched, p, &batch, now);
     !p.runq.is_empty()
 }
 

@@ -146,12 +146,6 @@ impl Epoll {
         self.0.take(batch);
     }
 
-    /// As [`wait`](Self::wait): whoever watches sees the same as one who sleeps.
-    #[track_caller]
-    pub(crate) fn watch(&self, _nanos: u64, until: Option<u64>, batch: &mut Batch) {
-        self.wait(until, batch);
-    }
-
     /// Waits for events, for the bell, or until a moment. May return early.
     #[track_caller]
     pub(crate) fn wait(&self, until: Option<u64>, batch: &mut Batch) {
