@@ -293,7 +293,7 @@ impl Deferred {
             });
             // A goroutine of its own would have had a stack of its own.
             if stack::remaining() < ROOM {
-                stack::on_segment(forks::SEGMENT, job);
+                stack::on_segment(forks::segment(0), job);
             } else {
                 job();
             }
