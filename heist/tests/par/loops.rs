@@ -1,8 +1,8 @@
-//! Ranges, chunks, sorting, measuring.
+//! Ranges, chunks, measuring.
 
 use super::common::watched;
 use super::pool;
-use heist::par::{map_reduce, measure, par_chunks, par_chunks_mut, par_for, sort_unstable};
+use heist::par::{map_reduce, measure, par_chunks, par_chunks_mut, par_for};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -135,24 +135,6 @@ fn a_panic_in_a_loop_waits_for_the_rest() {
             assert_eq!(after.load(Ordering::Relaxed), ended, "no call is running");
         }
     });
-}
-
-#[test]
-fn sorts_like_std() {
-    let pool = pool(3);
-    for (seed, range) in [(1u64, u64::MAX), (2, 3), (3, 1000)] {
-        let mut state = seed;
-        let mut numbers: Vec<u64> = (0..100_000)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 20) % range
-            })
-            .collect();
-        let mut expected = numbers.clone();
-        expected.sort_unstable();
-        pool.install(|| sort_unstable(&mut numbers));
-        assert_eq!(numbers, expected);
-    }
 }
 
 /// What is on one branch only is work, but not span.

@@ -12,6 +12,7 @@ mod panics;
 mod pools;
 mod scopes;
 mod silent;
+mod sorting;
 mod stress;
 
 /// A pool with so many Ps.
