@@ -41,7 +41,7 @@ options, each with what is done without it:
                      measured ones but for where the system puts memory
   --scale N          200: how much there is to do, in µs of work for each core
   --places           also where in the sources cores waited for cache lines and locks
-  --out DIR          where the charts go: heist-sim
+  --out DIR          where the charts go: target/sim
 ";
 
 /// Runs the command.

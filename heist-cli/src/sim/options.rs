@@ -34,7 +34,7 @@ impl Default for Options {
             costs: CostTable::Here,
             seed: None,
             scale: 200,
-            out: "heist-sim".into(),
+            out: "target/sim".into(),
             scenario: None,
             places: false,
         }

@@ -308,11 +308,8 @@ where
             runtime::run_on(registry::outside(), None, Location::caller(), both)
         }
         Approach::Deep => {
-            // Frames may hold several copies of what is passed by value: with those the
-            // new segment must not be short again.
-            const COPIES: usize = 8;
             let passed = size_of::<A>() + size_of::<B>() + size_of::<RA>() + size_of::<RB>();
-            stack::on_segment(forks::SEGMENT + COPIES * passed, move || again(a, b, false))
+            stack::on_segment(forks::segment(passed), move || again(a, b, false))
         }
         Approach::Metered(list) => one_after_the_other(Some(list), a, b),
         Approach::Serial | Approach::Fork(..) => one_after_the_other(None, a, b),

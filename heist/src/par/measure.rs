@@ -110,6 +110,8 @@ fn ratio(a: Duration, b: Duration) -> f64 {
 /// is installed on another pool. They run elsewhere as ever; the time that `f` waits for
 /// them is a part of its strand.
 ///
+/// A measurement within another one is a part of it: what it finds counts there, too.
+///
 /// Since all of it runs on the calling goroutine, branches that block on each other must
 /// not be measured: the first would wait for ever.
 ///
@@ -139,26 +141,37 @@ fn measure_here<R>(f: impl FnOnce() -> R) -> (R, Measured) {
         // A runtime that closes: nothing forks any more.
         return (f(), Measured::default());
     };
+    if !list.meter.get().is_null() {
+        // A part of another measurement, which goes on meanwhile.
+        return read_around(list, f);
+    }
     /// Ends the measurement also when `f` panics.
-    struct Metering(&'static List, *mut ());
+    struct Metering(&'static List);
     impl Drop for Metering {
         fn drop(&mut self) {
-            self.0.meter.set(self.1);
+            self.0.meter.set(ptr::null_mut());
             forks::refresh();
         }
     }
     let mut meter = Meter::new();
-    let metering = Metering(list, list.meter.replace((&raw mut meter).cast()));
+    list.meter.set((&raw mut meter).cast());
+    let _metering = Metering(list);
     forks::refresh();
+    read_around(list, f)
+}
+
+/// Calls `f` on a goroutine that is measured: what the meter shows afterwards and did not
+/// before is that of `f`. The longest chain through `f` begins where `f` does.
+fn read_around<R>(list: &'static List, f: impl FnOnce() -> R) -> (R, Measured) {
+    let before = Meter::with(list, Meter::read);
     let value = f();
-    drop(metering);
-    meter.strand_ends();
+    let after = Meter::with(list, Meter::read);
     let nanos = Duration::from_nanos;
     let measured = Measured {
-        work: nanos(meter.work),
-        span: nanos(meter.at.span),
-        burdened_span: nanos(meter.at.burdened),
-        forks: meter.forks,
+        work: nanos(after.work - before.work),
+        span: nanos(after.at.span - before.at.span),
+        burdened_span: nanos(after.at.burdened - before.at.burdened),
+        forks: after.forks - before.forks,
     };
     (value, measured)
 }
@@ -182,6 +195,7 @@ impl Moment {
 }
 
 /// The measurement of a goroutine.
+#[derive(Clone, Copy)]
 struct Meter {
     work: u64,
     /// Where the present strand is.
@@ -211,6 +225,12 @@ impl Meter {
         self.at.span += took;
         self.at.burdened += took;
         self.at
+    }
+
+    /// What it shows up to now.
+    fn read(&mut self) -> Meter {
+        self.strand_ends();
+        *self
     }
 
     /// The meter of a goroutine that is measured: the caller.
@@ -293,7 +313,7 @@ impl Deferred {
             });
             // A goroutine of its own would have had a stack of its own.
             if stack::remaining() < ROOM {
-                stack::on_segment(forks::SEGMENT, job);
+                stack::on_segment(forks::segment(0), job);
             } else {
                 job();
             }

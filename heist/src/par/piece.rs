@@ -210,7 +210,7 @@ where
             }
             Approach::Deep => {
                 let again = || run(range.clone(), value, fold, divide, reduce);
-                let room = forks::SEGMENT + 8 * size_of::<T>();
+                let room = forks::segment(size_of::<T>());
                 return Attempt::Done(stack::on_segment(room, again));
             }
             // There is nobody else.

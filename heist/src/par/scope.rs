@@ -8,10 +8,12 @@ use crate::prim::atomic::{AtomicUsize, Ordering};
 use crate::prim::lock::{Lock, Rank};
 use crate::runtime;
 use crate::sched::branches::{self, is_shutdown};
+use crate::sched::forks;
 use crate::sched::g::WaitReason;
 use crate::sched::jobs::{Entry, Fifo, Job};
 use crate::sched::schedt::Sched;
 use crate::sched::waiter::Waiter;
+use crate::stack;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
@@ -148,9 +150,12 @@ pub(super) fn in_place_scope_on<'scope, OP, R>(sched: &'static Sched, op: OP) ->
 where
     OP: FnOnce(&Scope<'scope>) -> R,
 {
-    let scope = Scope { base: Base::new(sched), marker: PhantomData };
-    let result = catch_unwind(AssertUnwindSafe(|| op(&scope)));
-    scope.base.complete(result, true, Location::caller())
+    let site = Location::caller();
+    with_room(size_of::<OP>(), move || {
+        let scope = Scope { base: Base::new(sched), marker: PhantomData };
+        let result = catch_unwind(AssertUnwindSafe(|| op(&scope)));
+        scope.base.complete(result, true, site)
+    })
 }
 
 #[track_caller]
@@ -158,10 +163,22 @@ pub(super) fn in_place_scope_fifo_on<'scope, OP, R>(sched: &'static Sched, op: O
 where
     OP: FnOnce(&ScopeFifo<'scope>) -> R,
 {
-    let fifos = (0..sched.procs()).map(|_| Fifo::new()).collect();
-    let scope = ScopeFifo { base: Base::new(sched), fifos, marker: PhantomData };
-    let result = catch_unwind(AssertUnwindSafe(|| op(&scope)));
-    scope.base.complete(result, false, Location::caller())
+    let site = Location::caller();
+    with_room(size_of::<OP>(), move || {
+        let fifos = (0..sched.procs()).map(|_| Fifo::new()).collect();
+        let scope = ScopeFifo { base: Base::new(sched), fifos, marker: PhantomData };
+        let result = catch_unwind(AssertUnwindSafe(|| op(&scope)));
+        scope.base.complete(result, false, site)
+    })
+}
+
+/// Calls `f`, which has captured so many bytes, where a fork would go on: here, or on another
+/// segment if the stack is short. So the depth of nested scopes is limited by memory only.
+fn with_room<R>(captured: usize, f: impl FnOnce() -> R) -> R {
+    if forks::is_short() {
+        return stack::on_segment(forks::segment(captured + size_of::<R>()), f);
+    }
+    f()
 }
 
 /// Calls `f` as a goroutine: the caller, if it is one.

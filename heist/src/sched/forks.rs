@@ -24,9 +24,11 @@ use super::park;
 use super::protocol::forks::{Forks, Link, Unlinked, Unset};
 use super::schedt::Sched;
 use super::{branches, brief, netpoll, timers};
+use crate::context;
 use crate::prim::atomic::{AtomicU32, Ordering, fence_after_rmw, keep};
 use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
+use crate::prim::thread;
 use std::any::Any;
 use std::cell::Cell;
 use std::ptr;
@@ -264,12 +266,33 @@ pub(crate) fn metered() -> Option<&'static List> {
 
 /// How much stack a fork leaves to the branches that do not fork, of so much.
 fn reserve(usable: usize) -> usize {
-    const MOST: usize = 256 << 10;
-    (usable / 2).min(MOST)
+    (usable / 2).min(MOST_RESERVED)
 }
 
-/// How large a segment is that a fork goes on on.
-pub(crate) const SEGMENT: usize = 1 << 20;
+const MOST_RESERVED: usize = 256 << 10;
+
+/// Whether the caller has less stack left than a fork leaves to its branches.
+#[inline(never)] // after a switch it may be another thread
+pub(crate) fn is_short() -> bool {
+    // SAFETY: the goroutine runs, and it is the caller.
+    let frame = m::current_g().and_then(|g| unsafe { g.frame() });
+    let limit = match frame {
+        Some(frame) => frame.limit() + reserve(frame.class().usable()),
+        None => thread::stack_limit().saturating_add(MOST_RESERVED),
+    };
+    context::stack_pointer() < limit
+}
+
+/// How large a segment is that a fork or a scope goes on on, with so many bytes of arguments
+/// and results.
+pub(crate) fn segment(passed: usize) -> usize {
+    // Frames may hold several copies of what is passed by value: with those the new segment
+    // must not be short again.
+    const COPIES: usize = 8;
+    SEGMENT + COPIES * passed
+}
+
+const SEGMENT: usize = 1 << 20;
 
 /// The calling goroutine goes on on another segment: forks measure anew.
 pub(crate) fn refresh() {

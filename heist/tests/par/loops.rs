@@ -1,8 +1,8 @@
-//! Ranges, chunks, sorting, measuring.
+//! Ranges, chunks, measuring.
 
 use super::common::watched;
 use super::pool;
-use heist::par::{map_reduce, measure, par_chunks, par_chunks_mut, par_for, sort_unstable};
+use heist::par::{map_reduce, measure, par_chunks, par_chunks_mut, par_for};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -137,24 +137,6 @@ fn a_panic_in_a_loop_waits_for_the_rest() {
     });
 }
 
-#[test]
-fn sorts_like_std() {
-    let pool = pool(3);
-    for (seed, range) in [(1u64, u64::MAX), (2, 3), (3, 1000)] {
-        let mut state = seed;
-        let mut numbers: Vec<u64> = (0..100_000)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 20) % range
-            })
-            .collect();
-        let mut expected = numbers.clone();
-        expected.sort_unstable();
-        pool.install(|| sort_unstable(&mut numbers));
-        assert_eq!(numbers, expected);
-    }
-}
-
 /// What is on one branch only is work, but not span.
 #[test]
 fn work_and_span_of_a_tree() {
@@ -201,6 +183,44 @@ fn a_panic_ends_a_measurement() {
         assert!(result.is_err());
         assert_eq!(super::fib(15), 610, "forks go on as before");
     });
+}
+
+/// A measurement within another one hides nothing from it.
+#[test]
+fn a_measurement_within_another() {
+    let compute = || {
+        (0..200_000u64).fold(0, |a, b| std::hint::black_box(a ^ b));
+    };
+    let ((_, inner), outer) = measure(|| measure(|| heist::par::join(compute, compute)));
+    assert_eq!((inner.forks, outer.forks), (1, 1));
+    assert!(inner.span < inner.work && outer.span < outer.work, "{inner}, {outer}");
+    assert!(inner.span <= outer.span && inner.work <= outer.work, "{inner}, {outer}");
+    let burden = |measured: heist::par::Measured| measured.burdened_span - measured.span;
+    assert_eq!(burden(inner), burden(outer), "{inner}, {outer}");
+
+    // In a branch, and in a scope that began outside of it and ends there.
+    let ((a, b), outer) = measure(|| {
+        heist::par::scope(|s| {
+            let spawn = || {
+                compute();
+                s.spawn(move |_| compute());
+            };
+            heist::par::join(|| measure(compute).1, || measure(spawn).1)
+        })
+    });
+    assert_eq!((a.forks, b.forks, outer.forks), (0, 1, 2));
+    // Some hundreds of nanoseconds are between the parts.
+    assert!(a.work + b.work < outer.work, "{a}, {b}, {outer}");
+    assert!(b.span < outer.span && outer.span < outer.work, "{a}, {b}, {outer}");
+
+    // One that panics ends only itself.
+    let (result, outer) = measure(|| {
+        let inner = || measure(|| heist::par::join(compute, || panic!("measured")));
+        let result = std::panic::catch_unwind(inner).is_err();
+        heist::par::join(compute, compute);
+        result
+    });
+    assert!(result && outer.forks == 2 && outer.span < outer.work, "{outer}");
 }
 
 /// The closures of scopes count from where they were spawned, and run in their order.

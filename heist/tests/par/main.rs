@@ -13,6 +13,7 @@ mod pools;
 mod scopes;
 mod set_up;
 mod silent;
+mod sorting;
 mod stress;
 
 /// A pool with so many Ps.
