@@ -28,6 +28,11 @@ pub(crate) fn is_readable(fd: &impl AsFd) -> bool {
     is_ready(fd, libc::POLLIN)
 }
 
+/// Whether there is an error or an end to tell. A call would take the error away.
+pub(crate) fn has_failed(fd: &impl AsFd) -> bool {
+    is_ready(fd, 0) // those two need not be asked for
+}
+
 fn is_ready(fd: &impl AsFd, events: libc::c_short) -> bool {
     let mut poll = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events, revents: 0 };
     // SAFETY: one live entry; does not wait. An error is left to the call itself.

@@ -52,7 +52,8 @@ macro_rules! waiting {
         }
 
         /// Lets each write take at most so long; as
-        /// [`set_read_timeout`](Self::set_read_timeout).
+        /// [`set_read_timeout`](Self::set_read_timeout). A write to a stream of which a
+        /// part is written by then returns how much that is.
         ///
         /// # Errors
         ///

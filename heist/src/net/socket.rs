@@ -5,6 +5,8 @@
 //! given away, or whose descriptor others use, is what they expect. Only a listener is
 //! non-blocking underneath, since accept(2) cannot be told.
 
+use crate::io::fd::has_failed;
+use crate::io::whole::Whole;
 use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
@@ -164,6 +166,44 @@ impl<S: AsFd> Socket<S> {
         let call = self.call(side, site, || self.patience(side));
         let fd = call.fd;
         self.poll.run_short(call, |n| *n > 0 && *n < len, || attempt(fd))
+    }
+
+    /// A write to a stream that ends when all `len` bytes are written. `attempt` leaves
+    /// out what is written already, so many bytes.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn write(
+        &self,
+        len: usize,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut whole = Whole::new(len);
+        let written = self.run(Side::Write, site, |fd| {
+            whole.attempt(|| self.goes_on(fd), |done| attempt(fd, done))
+        });
+        whole.end(written)
+    }
+
+    /// As [`write`](Self::write), and as [`transfer`](Self::transfer).
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn transfer_all(
+        &self,
+        len: usize,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut whole = Whole::new(len);
+        let written = self.transfer(Side::Write, len, site, |fd| {
+            whole.attempt(|| self.goes_on(fd), |done| attempt(fd, done))
+        });
+        whole.end(written)
+    }
+
+    /// Whether a write of which a part is written goes on. The kernel tells an error once,
+    /// and it is the next write that can tell the caller.
+    #[cold]
+    fn goes_on(&self, fd: BorrowedFd<'_>) -> bool {
+        !self.is_nonblocking() && !has_failed(&fd)
     }
 
     /// As [`run`](Self::run), with a patience of its own.

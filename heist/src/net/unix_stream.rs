@@ -4,6 +4,7 @@ use super::forward::{ending, forward, waiting};
 use super::resolve::off_the_p;
 use super::socket::Socket;
 use super::{Shutdown, UnixAddr};
+use crate::io::whole;
 use crate::sched::netpoll::Side;
 use rustix::net::{self as sys, RecvFlags, SendFlags};
 use std::fmt;
@@ -158,16 +159,21 @@ impl Write for &UnixStream {
     #[inline]
     #[track_caller]
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.socket.run(Side::Write, Location::caller(), |fd| Ok(sys::send(fd, buf, SEND)?))
+        self.socket
+            .write(buf.len(), Location::caller(), |fd, done| Ok(sys::send(fd, &buf[done..], SEND)?))
     }
 
     #[inline]
     #[track_caller]
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let bufs = &bufs[..bufs.len().min(MOST_SLICES)];
-        self.socket.run(Side::Write, Location::caller(), |fd| {
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        self.socket.write(len, Location::caller(), |fd, done| {
             let mut control = sys::SendAncillaryBuffer::default();
-            Ok(sys::sendmsg(fd, bufs, &mut control, SEND)?)
+            Ok(match done {
+                0 => sys::sendmsg(fd, bufs, &mut control, SEND)?,
+                _ => sys::sendmsg(fd, &whole::rest(bufs, done), &mut control, SEND)?,
+            })
         })
     }
 
