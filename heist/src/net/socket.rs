@@ -15,7 +15,7 @@ use crate::sched::netpoll::{self, Call, Patience, Pollable, Side};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,10 @@ struct Options {
     /// Of reading and writing, in nanoseconds; 0 for none.
     timeouts: [AtomicU64; 2],
 }
+
+// Each of them is set in one step; nothing that is locked panics.
+impl UnwindSafe for Options {}
+impl RefUnwindSafe for Options {}
 
 impl Default for Options {
     fn default() -> Self {

@@ -17,9 +17,22 @@ use heist::net::{
 use heist::sync::WaitGroup;
 use heist::thread;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// As std's are.
+const fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+const _: () = {
+    unwind_safe::<TcpStream>();
+    unwind_safe::<TcpListener>();
+    unwind_safe::<UdpSocket>();
+    unwind_safe::<UnixStream>();
+    unwind_safe::<UnixListener>();
+    unwind_safe::<UnixDatagram>();
+    unwind_safe::<heist::net::Incoming<'_>>();
+};
 
 /// Both ends of a connection.
 fn pair() -> (TcpStream, TcpStream) {
