@@ -17,6 +17,7 @@ use heist::net::{
 use heist::sync::WaitGroup;
 use heist::thread;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::iter::FusedIterator;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,13 @@ const _: () = {
     unwind_safe::<UnixListener>();
     unwind_safe::<UnixDatagram>();
     unwind_safe::<heist::net::Incoming<'_>>();
+};
+
+const fn fused<T: FusedIterator>() {}
+const _: () = {
+    fused::<heist::net::Incoming<'_>>();
+    fused::<heist::net::IntoIncoming>();
+    fused::<heist::net::unix::Incoming<'_>>();
 };
 
 /// Both ends of a connection.
