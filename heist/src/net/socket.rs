@@ -19,9 +19,20 @@ use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between calls that have to be tried again, in nanoseconds.
-const FIRST_PAUSE: u64 = 50_000;
-const LAST_PAUSE: u64 = 10_000_000;
+/// Between calls that have to be tried again, in nanoseconds: each pause is twice as long
+/// as the one before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pauses {
+    first: u64,
+    last: u64,
+}
+
+impl Pauses {
+    /// Nobody tells that the call could be made.
+    pub(super) const UNTOLD: Pauses = Pauses { first: 50_000, last: 10_000_000 };
+    /// Somebody does, unless it has to fail.
+    pub(super) const TOLD: Pauses = Pauses { first: 1_000_000, last: 100_000_000 };
+}
 
 /// What the handles of a socket have in common: with std the kernel keeps it.
 #[derive(Debug)]
@@ -172,8 +183,8 @@ impl<S: AsFd> Socket<S> {
         self.poll.run_short(call, |n| *n > 0 && *n < len, || attempt(fd))
     }
 
-    /// A write to a stream that ends when all `len` bytes are written. `attempt` leaves
-    /// out what is written already, so many bytes.
+    /// A write to a Unix stream that ends when all `len` bytes are written. `attempt`
+    /// leaves out what is written already, so many bytes.
     #[inline(always)] // as `park::yield_now`
     pub(super) fn write(
         &self,
@@ -182,13 +193,13 @@ impl<S: AsFd> Socket<S> {
         mut attempt: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let mut whole = Whole::new(len);
-        let written = self.run(Side::Write, site, |fd| {
+        let written = self.run_unix(Side::Write, site, |fd| {
             whole.attempt(|| self.goes_on(fd), |done| attempt(fd, done))
         });
         whole.end(written)
     }
 
-    /// As [`write`](Self::write), and as [`transfer`](Self::transfer).
+    /// The same for a TCP stream; see [`transfer`](Self::transfer).
     #[inline(always)] // as `park::yield_now`
     pub(super) fn transfer_all(
         &self,
@@ -222,30 +233,66 @@ impl<S: AsFd> Socket<S> {
         self.poll.run(self.call(side, site, || patience), || attempt(fd))
     }
 
-    /// As [`run`](Self::run), for a call that the kernel does not report when it could
-    /// be made: it is tried again and again.
-    pub(super) fn run_asking<R>(
+    /// As [`run`](Self::run), for a Unix stream. The kernel does not report when writing
+    /// was shut down, by another handle or at the other end: whoever waits to write has
+    /// to ask.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn run_unix<R>(
         &self,
         side: Side,
         site: &'static Location<'static>,
+        attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        match side {
+            Side::Read => self.run(side, site, attempt),
+            Side::Write => self.run_asking(side, Pauses::TOLD, site, attempt),
+        }
+    }
+
+    /// As [`run`](Self::run), for a call of which the kernel does not report when it
+    /// could be made: it is tried again and again.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn run_asking<R>(
+        &self,
+        side: Side,
+        pauses: Pauses,
+        site: &'static Location<'static>,
         mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
     ) -> io::Result<R> {
-        let mut left = match self.patience(side) {
-            Patience::None => return self.run(side, site, attempt),
-            Patience::For(nanos) => nanos,
-            Patience::Forever => u64::MAX,
-        };
-        let mut pause = FIRST_PAUSE;
+        let fd = self.fd();
+        let (mut pause, mut waited) = (pauses.first, 0);
         loop {
-            let time = pause.min(left);
-            match self.run_for(side, Patience::For(time), site, &mut attempt) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && left > time => {
-                    left -= time;
-                    pause = (2 * pause).min(LAST_PAUSE);
+            let patience = || match self.patience(side) {
+                Patience::None => Patience::None,
+                Patience::For(nanos) => Patience::For(pause.min(nanos.saturating_sub(waited))),
+                Patience::Forever => Patience::For(pause),
+            };
+            match self.poll.run(self.call(side, site, patience), || attempt(fd)) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && self.waits_longer(side, waited + pause) =>
+                {
+                    waited += pause;
+                    pause = (2 * pause).min(pauses.last);
                 }
                 result => return result,
             }
         }
+    }
+
+    /// Whether a call may wait longer than so many nanoseconds.
+    #[cold]
+    fn waits_longer(&self, side: Side, waited: u64) -> bool {
+        match self.patience(side) {
+            Patience::None => false,
+            Patience::For(nanos) => nanos > waited,
+            Patience::Forever => true,
+        }
+    }
+
+    /// Those who wait to write on this handle try again at once.
+    pub(super) fn nudge_writers(&self) {
+        self.poll.nudge(Side::Write);
     }
 
     /// Accepts a connection, until the listener is closed.

@@ -1,7 +1,7 @@
 //! [`UnixDatagram`].
 
 use super::forward::{forward, messages, waiting};
-use super::socket::Socket;
+use super::socket::{Pauses, Socket};
 use super::{Shutdown, UnixAddr};
 use crate::sched::netpoll::Side;
 use rustix::net::{self as sys, RecvFlags, SendFlags, SocketAddrUnix};
@@ -161,7 +161,7 @@ impl UnixDatagram {
         let send = |fd: BorrowedFd<'_>| Ok(sys::sendto(fd, buf, SEND, &addr)?);
         // If the receiver's queue is full, a socket that is not connected to it is never
         // told when there is room again: it asks again, after ever longer waits.
-        self.socket.run_asking(Side::Write, Location::caller(), send)
+        self.socket.run_asking(Side::Write, Pauses::UNTOLD, Location::caller(), send)
     }
 
     messages!();

@@ -114,14 +114,22 @@ impl UnixStream {
         ///
         /// If the kernel does not tell.
         fn take_error(&self) -> io::Result<Option<io::Error>>;
+    }
 
-        /// Ends reading, writing or both, for all handles. Calls that wait, on any of
-        /// them, go on: reads find the end of the stream, writes fail.
-        ///
-        /// # Errors
-        ///
-        /// If it is not connected.
-        fn shutdown(&self, how: Shutdown) -> io::Result<()>;
+    /// Ends reading, writing or both, for all handles. Calls that wait, on any of
+    /// them, go on: reads find the end of the stream, writes fail. A write that waits on
+    /// another handle, or at the other end, has to ask for it: that takes about as long as
+    /// it has waited already, and a tenth of a second at most.
+    ///
+    /// # Errors
+    ///
+    /// If it is not connected.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.socket.inner().shutdown(how)?;
+        if how != Shutdown::Read {
+            self.socket.nudge_writers();
+        }
+        Ok(())
     }
 
     waiting!();
