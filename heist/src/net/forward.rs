@@ -117,7 +117,8 @@ macro_rules! ending {
 macro_rules! messages {
     () => {
         /// Receives a message; from the address that it is connected to, if it is. What
-        /// does not fit is lost.
+        /// does not fit is lost. After a shutdown of reading and the last message it
+        /// returns 0, as with std.
         ///
         /// # Errors
         ///
@@ -144,7 +145,8 @@ macro_rules! messages {
             flags: RecvFlags,
             site: &'static Location<'static>,
         ) -> io::Result<usize> {
-            self.socket.run(Side::Read, site, |fd| Ok(sys::recv(fd, &mut *buf, flags)?.1))
+            let attempt = |fd: BorrowedFd<'_>| Ok(sys::recv(fd, &mut *buf, flags)?.1);
+            self.socket.receive(site, attempt, || Ok(0))
         }
 
         /// Sends a message to the address that it is connected to.

@@ -5,7 +5,7 @@
 //! given away, or whose descriptor others use, is what they expect. Only a listener is
 //! non-blocking underneath, since accept(2) cannot be told.
 
-use crate::io::fd::has_failed;
+use crate::io::fd::{has_failed, is_shut};
 use crate::io::whole::Whole;
 use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::prim::clock;
@@ -163,6 +163,31 @@ impl<S: AsFd> Socket<S> {
         let call = self.call(side, site, || self.patience(side));
         let fd = call.fd;
         self.poll.run(call, || attempt(fd))
+    }
+
+    /// As [`run`](Self::run), for a call that receives a message. If the socket was shut
+    /// down and there is none, `end` says what comes of it: a call that may wait would
+    /// return an empty message, but one that must not says that it would block.
+    ///
+    /// The kernel announces a shutdown to who waits, so that nobody asks for one before.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn receive<R>(
+        &self,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
+        end: impl Fn() -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.run(Side::Read, site, |fd| match attempt(fd) {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && self.poll.has_ended(Side::Read)
+                    && !self.is_nonblocking()
+                    && is_shut(&fd) =>
+            {
+                end()
+            }
+            received => received,
+        })
     }
 
     /// As [`run`](Self::run), for a call that transfers at most `len` bytes of a TCP

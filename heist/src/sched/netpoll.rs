@@ -298,6 +298,12 @@ impl Pollable {
         }
     }
 
+    /// Whether the kernel has announced an end, or an error, to those who wait.
+    #[cold]
+    pub(crate) fn has_ended(&self, side: Side) -> bool {
+        self.desc().is_some_and(|desc| side.of(desc).has_ended())
+    }
+
     /// Those who wait try again: something has happened of which the kernel tells nobody.
     pub(crate) fn nudge(&self, side: Side) {
         if let Some(desc) = self.desc() {

@@ -195,6 +195,33 @@ fn datagrams_come_with_their_senders() {
     });
 }
 
+#[test]
+fn who_waits_for_a_message_hears_of_a_shutdown() {
+    everywhere(|| {
+        let (near, far) = UnixDatagram::pair().unwrap();
+        let clone = near.try_clone().unwrap();
+        let receiver = waiting(move || clone.recv(&mut [0]).unwrap());
+        near.shutdown(Shutdown::Read).unwrap();
+        assert_eq!(receiver.join().unwrap(), 0);
+        // From now on at once.
+        assert_eq!(near.recv(&mut [0]).unwrap(), 0);
+        assert_eq!(near.peek(&mut [0]).unwrap(), 0);
+        let (n, from) = near.recv_from(&mut [0]).unwrap();
+        assert!(n == 0 && from.is_unnamed());
+        near.set_nonblocking(true).unwrap();
+        assert_eq!(near.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        near.set_nonblocking(false).unwrap();
+        assert_eq!(far.send(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+
+        // What has come before is received first.
+        let (near, far) = UnixDatagram::pair().unwrap();
+        far.send(b"first").unwrap();
+        near.shutdown(Shutdown::Both).unwrap();
+        assert_eq!(near.recv(&mut [0; 10]).unwrap(), 5);
+        assert_eq!(near.recv(&mut [0; 10]).unwrap(), 0);
+    });
+}
+
 /// A datagram socket whose receiver does not keep up makes its sender wait.
 #[test]
 fn a_slow_receiver_makes_its_sender_wait() {
