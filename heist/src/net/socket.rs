@@ -211,7 +211,7 @@ impl<S: AsFd> Socket<S> {
     /// A write to a Unix stream that ends when all `len` bytes are written. `attempt`
     /// leaves out what is written already, so many bytes.
     #[inline(always)] // as `park::yield_now`
-    pub(super) fn write(
+    pub(super) fn write_unix(
         &self,
         len: usize,
         site: &'static Location<'static>,
@@ -224,16 +224,17 @@ impl<S: AsFd> Socket<S> {
         whole.end(written)
     }
 
-    /// The same for a TCP stream; see [`transfer`](Self::transfer).
+    /// The same for a TCP stream. Not by [`transfer`](Self::transfer): whatever ends a
+    /// write early, it is not that there was room for no more.
     #[inline(always)] // as `park::yield_now`
-    pub(super) fn transfer_all(
+    pub(super) fn write_tcp(
         &self,
         len: usize,
         site: &'static Location<'static>,
         mut attempt: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let mut whole = Whole::new(len);
-        let written = self.transfer(Side::Write, len, site, |fd| {
+        let written = self.run(Side::Write, site, |fd| {
             whole.attempt(|| self.goes_on(fd), |done| attempt(fd, done))
         });
         whole.end(written)

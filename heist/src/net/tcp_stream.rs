@@ -252,7 +252,7 @@ impl Write for &TcpStream {
     #[track_caller]
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        self.socket.transfer_all(buf.len(), Location::caller(), |fd, done| {
+        self.socket.write_tcp(buf.len(), Location::caller(), |fd, done| {
             Ok(sys::send(fd, &buf[done..], flags)?)
         })
     }
@@ -263,7 +263,7 @@ impl Write for &TcpStream {
         let bufs = &bufs[..bufs.len().min(MOST_SLICES)];
         let len = bufs.iter().map(|buf| buf.len()).sum();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        self.socket.transfer_all(len, Location::caller(), |fd, done| {
+        self.socket.write_tcp(len, Location::caller(), |fd, done| {
             let mut control = sys::SendAncillaryBuffer::default();
             Ok(match done {
                 0 => sys::sendmsg(fd, bufs, &mut control, flags)?,

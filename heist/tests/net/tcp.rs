@@ -314,6 +314,19 @@ fn shutdown_wakes_a_reader_on_a_clone() {
 }
 
 #[test]
+fn shutdown_wakes_a_writer_on_a_clone() {
+    everywhere(|| {
+        for how in [Shutdown::Write, Shutdown::Both] {
+            let (near, _far) = pair();
+            let clone = near.try_clone().unwrap();
+            let writer = waiting(move || (&clone).write_all(&vec![0; 50 << 20]));
+            near.shutdown(how).unwrap();
+            assert_eq!(writer.join().unwrap().unwrap_err().kind(), ErrorKind::BrokenPipe);
+        }
+    });
+}
+
+#[test]
 fn peek_leaves_it_there() {
     everywhere(|| {
         let (mut client, mut server) = pair();
