@@ -95,7 +95,9 @@ fn a_write_that_ends_early_says_how_far_it_came() {
         near.set_write_timeout(Some(millis(20))).unwrap();
         let written = near.write(&bytes).unwrap();
         assert!(0 < written && written < bytes.len());
-        assert_eq!(near.write(&bytes).unwrap_err().kind(), ErrorKind::WouldBlock);
+        // The kernel may find room for more, a few times.
+        let error = std::iter::repeat_with(|| near.write(&bytes)).find_map(Result::err).unwrap();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
         drop((near, far));
 
         let (mut near, mut far) = pair();
