@@ -28,10 +28,27 @@ pub(crate) fn is_readable(fd: &impl AsFd) -> bool {
     is_ready(fd, libc::POLLIN)
 }
 
+/// Whether there is an error or an end to tell. A call would take the error away.
+pub(crate) fn has_failed(fd: &impl AsFd) -> bool {
+    is_ready(fd, 0) // those two need not be asked for
+}
+
+/// Whether a socket was shut down for reading.
+pub(crate) fn is_shut(fd: &impl AsFd) -> bool {
+    poll(fd, libc::POLLRDHUP).1 & libc::POLLRDHUP != 0
+}
+
 fn is_ready(fd: &impl AsFd, events: libc::c_short) -> bool {
+    poll(fd, events).0 != 0 // an error is left to the call itself
+}
+
+/// What poll(2) returns for one descriptor, without waiting, and which of these events
+/// there are, or an error or an end.
+fn poll(fd: &impl AsFd, events: libc::c_short) -> (libc::c_int, libc::c_short) {
     let mut poll = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events, revents: 0 };
-    // SAFETY: one live entry; does not wait. An error is left to the call itself.
-    unsafe { libc::poll(&mut poll, 1, 0) != 0 }
+    // SAFETY: one live entry.
+    let n = unsafe { libc::poll(&mut poll, 1, 0) };
+    (n, poll.revents)
 }
 
 /// The descriptor of standard input.

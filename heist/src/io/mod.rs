@@ -33,6 +33,7 @@
 //! | `stdin.rs`, `output.rs` | the standard streams |
 //! | `copy.rs`, `splice.rs` | [`copy`] |
 //! | `pollable.rs` | a descriptor of the poller that is neither a socket nor a file |
+//! | `whole.rs` | writes that end when everything is written |
 //! | `fd.rs` | system calls and conversions |
 
 mod copy;
@@ -44,6 +45,7 @@ pub(crate) mod pollable;
 #[allow(unsafe_code)] // named file: types that are the same but for lifetimes
 pub(crate) mod splice;
 mod stdin;
+pub(crate) mod whole;
 
 pub use copy::copy;
 pub use output::{Stderr, StderrLock, Stdout, StdoutLock, stderr, stdout};

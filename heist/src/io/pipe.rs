@@ -3,6 +3,7 @@
 use super::fd;
 use super::pollable::Pollable;
 use super::splice::Stream;
+use super::whole;
 use crate::sched::netpoll::Side;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -85,7 +86,8 @@ macro_rules! stream {
             fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
                 let mut rest = bytes;
                 while !rest.is_empty() {
-                    rest = &rest[self.0.write(|pipe| fd::write(pipe.as_fd(), rest))?..];
+                    let write = |pipe: &_, done| fd::write(AsFd::as_fd(pipe), &rest[done..]);
+                    rest = &rest[self.0.write(rest.len(), write)?..];
                 }
                 Ok(())
             }
@@ -118,11 +120,15 @@ impl Read for PipeReader {
 
 impl Write for &PipeWriter {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.0.write(|mut pipe| pipe.write(buf))
+        self.0.write(buf.len(), |mut pipe, done| pipe.write(&buf[done..]))
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.write(|mut pipe| pipe.write_vectored(bufs))
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        self.0.write(len, |mut pipe, done| match done {
+            0 => pipe.write_vectored(bufs),
+            _ => pipe.write_vectored(&whole::rest(bufs, done)),
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Descriptors of the poller that are not sockets: pipes, terminals, children.
 
 use super::fd;
+use super::whole::Whole;
 use crate::runtime::current_sched;
 use crate::sched::netpoll::{self, Call, Patience, Side};
 use std::fmt;
@@ -58,10 +59,18 @@ impl<T: AsFd> Pollable<T> {
         self.run(Side::Read, Location::caller(), call)
     }
 
-    /// The same, for a call that writes.
+    /// Makes calls that write, and waits when one would block, until all `len` bytes are
+    /// written. A call leaves out what is written already, so many bytes.
     #[track_caller]
-    pub(crate) fn write<R>(&self, call: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
-        self.run(Side::Write, Location::caller(), call)
+    pub(crate) fn write(
+        &self,
+        len: usize,
+        mut call: impl FnMut(&T, usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut whole = Whole::new(len);
+        let attempt = |inner: &T| whole.attempt(|| true, |done| call(inner, done));
+        let written = self.run(Side::Write, Location::caller(), attempt);
+        whole.end(written)
     }
 
     /// Waits until a call that reads would not block, whatever the mode of the open

@@ -52,7 +52,8 @@ macro_rules! waiting {
         }
 
         /// Lets each write take at most so long; as
-        /// [`set_read_timeout`](Self::set_read_timeout).
+        /// [`set_read_timeout`](Self::set_read_timeout). A write to a stream of which a
+        /// part is written by then returns how much that is.
         ///
         /// # Errors
         ///
@@ -116,7 +117,8 @@ macro_rules! ending {
 macro_rules! messages {
     () => {
         /// Receives a message; from the address that it is connected to, if it is. What
-        /// does not fit is lost.
+        /// does not fit is lost. After a shutdown of reading and the last message it
+        /// returns 0, as with std.
         ///
         /// # Errors
         ///
@@ -143,7 +145,8 @@ macro_rules! messages {
             flags: RecvFlags,
             site: &'static Location<'static>,
         ) -> io::Result<usize> {
-            self.socket.run(Side::Read, site, |fd| Ok(sys::recv(fd, &mut *buf, flags)?.1))
+            let attempt = |fd: BorrowedFd<'_>| Ok(sys::recv(fd, &mut *buf, flags)?.1);
+            self.socket.receive(site, attempt, || Ok(0))
         }
 
         /// Sends a message to the address that it is connected to.

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::Location;
 
 macro_rules! stream {
-    ($stream:ident) => {
+    ($stream:ident, $run:ident) => {
         impl Stream for $stream {
             fn call(
                 &self,
@@ -16,7 +16,7 @@ macro_rules! stream {
                 site: &'static Location<'static>,
                 call: &mut dyn FnMut(BorrowedFd<'_>) -> io::Result<usize>,
             ) -> io::Result<usize> {
-                self.socket.run(side, site, call)
+                self.socket.$run(side, site, call)
             }
 
             fn lend(&self, on: bool) -> io::Result<()> {
@@ -30,5 +30,5 @@ macro_rules! stream {
     };
 }
 
-stream!(TcpStream);
-stream!(UnixStream);
+stream!(TcpStream, run);
+stream!(UnixStream, run_unix);

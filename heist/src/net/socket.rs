@@ -5,6 +5,8 @@
 //! given away, or whose descriptor others use, is what they expect. Only a listener is
 //! non-blocking underneath, since accept(2) cannot be told.
 
+use crate::io::fd::{has_failed, is_shut};
+use crate::io::whole::Whole;
 use crate::prim::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
@@ -13,13 +15,24 @@ use crate::sched::netpoll::{self, Call, Patience, Pollable, Side};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between calls that have to be tried again, in nanoseconds.
-const FIRST_PAUSE: u64 = 50_000;
-const LAST_PAUSE: u64 = 10_000_000;
+/// Between calls that have to be tried again, in nanoseconds: each pause is twice as long
+/// as the one before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pauses {
+    first: u64,
+    last: u64,
+}
+
+impl Pauses {
+    /// Nobody tells that the call could be made.
+    pub(super) const UNTOLD: Pauses = Pauses { first: 50_000, last: 10_000_000 };
+    /// Somebody does, unless it has to fail.
+    pub(super) const TOLD: Pauses = Pauses { first: 1_000_000, last: 100_000_000 };
+}
 
 /// What the handles of a socket have in common: with std the kernel keeps it.
 #[derive(Debug)]
@@ -35,6 +48,10 @@ struct Options {
     /// Of reading and writing, in nanoseconds; 0 for none.
     timeouts: [AtomicU64; 2],
 }
+
+// Each of them is set in one step; nothing that is locked panics.
+impl UnwindSafe for Options {}
+impl RefUnwindSafe for Options {}
 
 impl Default for Options {
     fn default() -> Self {
@@ -148,6 +165,31 @@ impl<S: AsFd> Socket<S> {
         self.poll.run(call, || attempt(fd))
     }
 
+    /// As [`run`](Self::run), for a call that receives a message. If the socket was shut
+    /// down and there is none, `end` says what comes of it: a call that may wait would
+    /// return an empty message, but one that must not says that it would block.
+    ///
+    /// The kernel announces a shutdown to who waits, so that nobody asks for one before.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn receive<R>(
+        &self,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
+        end: impl Fn() -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.run(Side::Read, site, |fd| match attempt(fd) {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && self.poll.has_ended(Side::Read)
+                    && !self.is_nonblocking()
+                    && is_shut(&fd) =>
+            {
+                end()
+            }
+            received => received,
+        })
+    }
+
     /// As [`run`](Self::run), for a call that transfers at most `len` bytes of a TCP
     /// stream: if it transfers less, there is no more (see `poll::direction`).
     ///
@@ -166,6 +208,45 @@ impl<S: AsFd> Socket<S> {
         self.poll.run_short(call, |n| *n > 0 && *n < len, || attempt(fd))
     }
 
+    /// A write to a Unix stream that ends when all `len` bytes are written. `attempt`
+    /// leaves out what is written already, so many bytes.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn write_unix(
+        &self,
+        len: usize,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut whole = Whole::new(len);
+        let written = self.run_unix(Side::Write, site, |fd| {
+            whole.attempt(|| self.goes_on(fd), |done| attempt(fd, done))
+        });
+        whole.end(written)
+    }
+
+    /// The same for a TCP stream. Not by [`transfer`](Self::transfer): whatever ends a
+    /// write early, it is not that there was room for no more.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn write_tcp(
+        &self,
+        len: usize,
+        site: &'static Location<'static>,
+        mut attempt: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut whole = Whole::new(len);
+        let written = self.run(Side::Write, site, |fd| {
+            whole.attempt(|| self.goes_on(fd), |done| attempt(fd, done))
+        });
+        whole.end(written)
+    }
+
+    /// Whether a write of which a part is written goes on. The kernel tells an error once,
+    /// and it is the next write that can tell the caller.
+    #[cold]
+    fn goes_on(&self, fd: BorrowedFd<'_>) -> bool {
+        !self.is_nonblocking() && !has_failed(&fd)
+    }
+
     /// As [`run`](Self::run), with a patience of its own.
     pub(super) fn run_for<R>(
         &self,
@@ -178,30 +259,66 @@ impl<S: AsFd> Socket<S> {
         self.poll.run(self.call(side, site, || patience), || attempt(fd))
     }
 
-    /// As [`run`](Self::run), for a call that the kernel does not report when it could
-    /// be made: it is tried again and again.
-    pub(super) fn run_asking<R>(
+    /// As [`run`](Self::run), for a Unix stream. The kernel does not report when writing
+    /// was shut down, by another handle or at the other end: whoever waits to write has
+    /// to ask.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn run_unix<R>(
         &self,
         side: Side,
         site: &'static Location<'static>,
+        attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        match side {
+            Side::Read => self.run(side, site, attempt),
+            Side::Write => self.run_asking(side, Pauses::TOLD, site, attempt),
+        }
+    }
+
+    /// As [`run`](Self::run), for a call of which the kernel does not report when it
+    /// could be made: it is tried again and again.
+    #[inline(always)] // as `park::yield_now`
+    pub(super) fn run_asking<R>(
+        &self,
+        side: Side,
+        pauses: Pauses,
+        site: &'static Location<'static>,
         mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
     ) -> io::Result<R> {
-        let mut left = match self.patience(side) {
-            Patience::None => return self.run(side, site, attempt),
-            Patience::For(nanos) => nanos,
-            Patience::Forever => u64::MAX,
-        };
-        let mut pause = FIRST_PAUSE;
+        let fd = self.fd();
+        let (mut pause, mut waited) = (pauses.first, 0);
         loop {
-            let time = pause.min(left);
-            match self.run_for(side, Patience::For(time), site, &mut attempt) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && left > time => {
-                    left -= time;
-                    pause = (2 * pause).min(LAST_PAUSE);
+            let patience = || match self.patience(side) {
+                Patience::None => Patience::None,
+                Patience::For(nanos) => Patience::For(pause.min(nanos.saturating_sub(waited))),
+                Patience::Forever => Patience::For(pause),
+            };
+            match self.poll.run(self.call(side, site, patience), || attempt(fd)) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && self.waits_longer(side, waited + pause) =>
+                {
+                    waited += pause;
+                    pause = (2 * pause).min(pauses.last);
                 }
                 result => return result,
             }
         }
+    }
+
+    /// Whether a call may wait longer than so many nanoseconds.
+    #[cold]
+    fn waits_longer(&self, side: Side, waited: u64) -> bool {
+        match self.patience(side) {
+            Patience::None => false,
+            Patience::For(nanos) => nanos > waited,
+            Patience::Forever => true,
+        }
+    }
+
+    /// Those who wait to write on this handle try again at once.
+    pub(super) fn nudge_writers(&self) {
+        self.poll.nudge(Side::Write);
     }
 
     /// Accepts a connection, until the listener is closed.

@@ -8,6 +8,7 @@ use super::{SocketAddr, TcpStream, ToSocketAddrs};
 use crate::sched::netpoll::Side;
 use std::fmt;
 use std::io;
+use std::iter::FusedIterator;
 use std::panic::Location;
 use std::time::Instant;
 
@@ -212,6 +213,9 @@ impl Iterator for Incoming<'_> {
     }
 }
 
+// Once it is closed, a listener stays so; likewise below.
+impl FusedIterator for Incoming<'_> {}
+
 /// The connections of a listener; see [`TcpListener::into_incoming`].
 #[derive(Debug)]
 pub struct IntoIncoming {
@@ -227,3 +231,5 @@ impl Iterator for IntoIncoming {
         self.accepting.next(|| Ok(self.listener.accept()?.0))
     }
 }
+
+impl FusedIterator for IntoIncoming {}

@@ -4,6 +4,7 @@ use super::forward::{ending, forward, waiting};
 use super::resolve::{each_addr, resolve};
 use super::socket::Socket;
 use super::{Shutdown, SocketAddr, ToSocketAddrs};
+use crate::io::whole;
 use crate::sched::netpoll::{Patience, Side};
 use rustix::io::Errno;
 use rustix::net::{self as sys, RecvFlags, SendFlags};
@@ -251,8 +252,8 @@ impl Write for &TcpStream {
     #[track_caller]
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        self.socket.transfer(Side::Write, buf.len(), Location::caller(), |fd| {
-            Ok(sys::send(fd, buf, flags)?)
+        self.socket.write_tcp(buf.len(), Location::caller(), |fd, done| {
+            Ok(sys::send(fd, &buf[done..], flags)?)
         })
     }
 
@@ -262,9 +263,12 @@ impl Write for &TcpStream {
         let bufs = &bufs[..bufs.len().min(MOST_SLICES)];
         let len = bufs.iter().map(|buf| buf.len()).sum();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        self.socket.transfer(Side::Write, len, Location::caller(), |fd| {
+        self.socket.write_tcp(len, Location::caller(), |fd, done| {
             let mut control = sys::SendAncillaryBuffer::default();
-            Ok(sys::sendmsg(fd, bufs, &mut control, flags)?)
+            Ok(match done {
+                0 => sys::sendmsg(fd, bufs, &mut control, flags)?,
+                _ => sys::sendmsg(fd, &whole::rest(bufs, done), &mut control, flags)?,
+            })
         })
     }
 

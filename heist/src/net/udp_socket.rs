@@ -8,6 +8,7 @@ use crate::sched::netpoll::Side;
 use rustix::net::{self as sys, RecvFlags, SendFlags};
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::panic::Location;
 
 /// A UDP socket: [`std::net::UdpSocket`], whose calls park the goroutine.
@@ -78,11 +79,13 @@ impl UdpSocket {
         flags: RecvFlags,
         site: &'static Location<'static>,
     ) -> io::Result<(usize, SocketAddr)> {
-        self.socket.run(Side::Read, site, |fd| {
+        let attempt = |fd: BorrowedFd<'_>| {
             let (_, n, from) = sys::recvfrom(fd, &mut *buf, flags | RecvFlags::DONTWAIT)?;
             let from = from.ok_or(io::ErrorKind::InvalidInput)?;
             Ok((n, SocketAddr::try_from(from)?))
-        })
+        };
+        // From nobody, which is no address: std's error, too.
+        self.socket.receive(site, attempt, || Err(io::ErrorKind::InvalidInput.into()))
     }
 
     /// Sends a message to the first of the addresses.

@@ -1,7 +1,7 @@
 //! [`UnixDatagram`].
 
 use super::forward::{forward, messages, waiting};
-use super::socket::Socket;
+use super::socket::{Pauses, Socket};
 use super::{Shutdown, UnixAddr};
 use crate::sched::netpoll::Side;
 use rustix::net::{self as sys, RecvFlags, SendFlags, SocketAddrUnix};
@@ -131,11 +131,12 @@ impl UnixDatagram {
         flags: RecvFlags,
         site: &'static Location<'static>,
     ) -> io::Result<(usize, UnixAddr)> {
-        self.socket.run(Side::Read, site, |fd| {
+        let attempt = |fd: BorrowedFd<'_>| {
             let (_, n, from) = sys::recvfrom(fd, &mut *buf, flags)?;
             let from = from.map(SocketAddrUnix::try_from).transpose()?;
             Ok((n, to_std(from.as_ref())?))
-        })
+        };
+        self.socket.receive(site, attempt, || Ok((0, to_std(None)?)))
     }
 
     /// Sends a message to the socket of this name.
@@ -161,7 +162,7 @@ impl UnixDatagram {
         let send = |fd: BorrowedFd<'_>| Ok(sys::sendto(fd, buf, SEND, &addr)?);
         // If the receiver's queue is full, a socket that is not connected to it is never
         // told when there is room again: it asks again, after ever longer waits.
-        self.socket.run_asking(Side::Write, Location::caller(), send)
+        self.socket.run_asking(Side::Write, Pauses::UNTOLD, Location::caller(), send)
     }
 
     messages!();
@@ -188,7 +189,8 @@ impl UnixDatagram {
         /// If the kernel does not tell.
         fn take_error(&self) -> io::Result<Option<io::Error>>;
 
-        /// Ends receiving, sending or both, for all handles.
+        /// Ends receiving, sending or both, for all handles. Calls that wait for a
+        /// message, on any of them, return an empty one.
         ///
         /// # Errors
         ///

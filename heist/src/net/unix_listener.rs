@@ -7,6 +7,7 @@ use super::{UnixAddr, UnixStream};
 use crate::sched::netpoll::Side;
 use std::fmt;
 use std::io;
+use std::iter::FusedIterator;
 use std::os::unix::net as std_unix;
 use std::panic::Location;
 use std::path::Path;
@@ -162,3 +163,6 @@ impl Iterator for Incoming<'_> {
         self.accepting.next(|| Ok(self.listener.accept()?.0))
     }
 }
+
+// Once it is closed, a listener stays so.
+impl FusedIterator for Incoming<'_> {}

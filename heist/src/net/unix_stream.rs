@@ -4,6 +4,7 @@ use super::forward::{ending, forward, waiting};
 use super::resolve::off_the_p;
 use super::socket::Socket;
 use super::{Shutdown, UnixAddr};
+use crate::io::whole;
 use crate::sched::netpoll::Side;
 use rustix::net::{self as sys, RecvFlags, SendFlags};
 use std::fmt;
@@ -113,14 +114,22 @@ impl UnixStream {
         ///
         /// If the kernel does not tell.
         fn take_error(&self) -> io::Result<Option<io::Error>>;
+    }
 
-        /// Ends reading, writing or both, for all handles. Calls that wait, on any of
-        /// them, go on: reads find the end of the stream, writes fail.
-        ///
-        /// # Errors
-        ///
-        /// If it is not connected.
-        fn shutdown(&self, how: Shutdown) -> io::Result<()>;
+    /// Ends reading, writing or both, for all handles. Calls that wait, on any of
+    /// them, go on: reads find the end of the stream, writes fail. A write that waits on
+    /// another handle, or at the other end, has to ask for it: that takes about as long as
+    /// it has waited already, and a tenth of a second at most.
+    ///
+    /// # Errors
+    ///
+    /// If it is not connected.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.socket.inner().shutdown(how)?;
+        if how != Shutdown::Read {
+            self.socket.nudge_writers();
+        }
+        Ok(())
     }
 
     waiting!();
@@ -158,16 +167,22 @@ impl Write for &UnixStream {
     #[inline]
     #[track_caller]
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.socket.run(Side::Write, Location::caller(), |fd| Ok(sys::send(fd, buf, SEND)?))
+        self.socket.write_unix(buf.len(), Location::caller(), |fd, done| {
+            Ok(sys::send(fd, &buf[done..], SEND)?)
+        })
     }
 
     #[inline]
     #[track_caller]
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let bufs = &bufs[..bufs.len().min(MOST_SLICES)];
-        self.socket.run(Side::Write, Location::caller(), |fd| {
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        self.socket.write_unix(len, Location::caller(), |fd, done| {
             let mut control = sys::SendAncillaryBuffer::default();
-            Ok(sys::sendmsg(fd, bufs, &mut control, SEND)?)
+            Ok(match done {
+                0 => sys::sendmsg(fd, bufs, &mut control, SEND)?,
+                _ => sys::sendmsg(fd, &whole::rest(bufs, done), &mut control, SEND)?,
+            })
         })
     }
 

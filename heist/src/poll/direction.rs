@@ -266,6 +266,12 @@ impl<W: Copy + PartialEq> Direction<W> {
         }
     }
 
+    /// Whether the end, an error or urgent data has been announced.
+    pub(crate) fn has_ended(&self) -> bool {
+        // Relaxed: who overlooks it does not wait, since the count has changed.
+        self.word.load(Ordering::Relaxed) & ENDED != 0
+    }
+
     /// A deadline is set, which has passed already if `passed`, or there is none any
     /// more. Returns its number, for [`expire`](Self::expire), and whom to wake.
     pub(crate) fn set_deadline(&self, passed: bool) -> (u64, Woken<W>) {

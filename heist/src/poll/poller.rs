@@ -17,9 +17,12 @@ use std::sync::Arc;
 /// The poller.
 #[derive(Debug)]
 pub(crate) struct Poller {
-    /// Opened by the first descriptor, closed with its runtime. Shared, so that the
-    /// descriptors below live as long as somebody uses them.
+    /// Opened by the first descriptor if not before, closed with its runtime. Shared, so
+    /// that the descriptors below live as long as somebody uses them.
     epoll: Lock<Option<Arc<Epoll>>>,
+    /// It is one of those that were opened before ([`Poller::open_early`]).
+    #[cfg(not(sim))]
+    early: AtomicBool,
     /// How many descriptors are registered.
     registered: AtomicUsize,
     /// Somebody looks, or waits.
@@ -36,6 +39,14 @@ pub(crate) struct Poller {
     watch: Watch,
 }
 
+/// So many pollers at a time are opened before they are needed.
+#[cfg(not(sim))]
+const MOST_EARLY: u32 = 8;
+
+/// How many are.
+#[cfg(not(sim))]
+static EARLY: AtomicU32 = AtomicU32::new(0);
+
 /// How often those that run must have looked in time before nobody waits beside
 /// them any more.
 const LAG: u32 = 32;
@@ -44,6 +55,8 @@ impl Poller {
     pub(crate) const fn new() -> Self {
         Poller {
             epoll: Lock::new(Rank::Leaf, None),
+            #[cfg(not(sim))]
+            early: AtomicBool::new(false),
             registered: AtomicUsize::new(0),
             busy: AtomicBool::new(false),
             waits: AtomicBool::new(false),
@@ -94,6 +107,23 @@ impl Poller {
         // Relaxed, and no read-modify-write: it is a guess.
         let before = self.service_time();
         self.service.store(before - before / 4 + nanos / 4, Ordering::Relaxed);
+    }
+
+    /// Its runtime is built. By the time that somebody has to wait, the process may have
+    /// no descriptors left, and calls on those that it has would fail: so they are taken
+    /// now, if there are any. Not by a program that has a runtime for everything: most of
+    /// them never wait for a descriptor.
+    #[cfg(not(sim))]
+    pub(crate) fn open_early(&self) {
+        // Relaxed, here and in `close`: they count.
+        if EARLY.fetch_add(1, Ordering::Relaxed) < MOST_EARLY
+            && let Ok(epoll) = Epoll::new()
+        {
+            *self.epoll.lock() = Some(Arc::new(epoll));
+            self.early.store(true, Ordering::Relaxed);
+        } else {
+            EARLY.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn add(&self, fd: Source<'_>, token: u64) -> io::Result<()> {
@@ -199,6 +229,10 @@ impl Poller {
     pub(crate) fn close(&self) {
         self.registered.store(0, Ordering::SeqCst);
         self.epoll.lock().take();
+        #[cfg(not(sim))]
+        if self.early.swap(false, Ordering::Relaxed) {
+            EARLY.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

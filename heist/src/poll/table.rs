@@ -4,6 +4,7 @@
 use crate::prim::atomic::{AtomicPtr, Ordering, keep};
 use crate::prim::lock::{Lock, Rank};
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -95,6 +96,11 @@ impl<T> fmt::Debug for Noted<T> {
         f.debug_struct("Noted").finish_non_exhaustive()
     }
 }
+
+// A panic leaves a pointer that is noted, or none. What it leads to is nobody's alone:
+// others see it whatever happens to this one.
+impl<T> UnwindSafe for Noted<T> {}
+impl<T> RefUnwindSafe for Noted<T> {}
 
 impl<T: Sync> Default for Noted<T> {
     fn default() -> Self {

@@ -195,6 +195,8 @@ impl Builder {
         crate::panics::install_hook();
         let sched = Sched::open(config).ok_or(BuildError::TooMany)?;
         let runtime = Runtime { sched };
+        #[cfg(not(sim))] // machines of the simulator do not run out of descriptors
+        sched.poll.open_early();
         sysmon::start(sched).map_err(BuildError::Thread)?;
         // The first M starts now: a machine that has no thread for it says so
         // here and not at the first spawn.

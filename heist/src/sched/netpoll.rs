@@ -298,6 +298,19 @@ impl Pollable {
         }
     }
 
+    /// Whether the kernel has announced an end, or an error, to those who wait.
+    #[cold]
+    pub(crate) fn has_ended(&self, side: Side) -> bool {
+        self.desc().is_some_and(|desc| side.of(desc).has_ended())
+    }
+
+    /// Those who wait try again: something has happened of which the kernel tells nobody.
+    pub(crate) fn nudge(&self, side: Side) {
+        if let Some(desc) = self.desc() {
+            wake_all(unfrozen(|| side.of(desc).ready(true)), Turn::wake);
+        }
+    }
+
     /// Calls fail from now on, those that wait now included.
     pub(crate) fn close(&self) {
         let desc = self.desc().unwrap_or_else(|| self.make());

@@ -68,9 +68,9 @@ unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 // SAFETY: likewise.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
-// The data cannot be changed through it.
-impl<T: ?Sized> UnwindSafe for RwLockReadGuard<'_, T> {}
-impl<T: ?Sized> RefUnwindSafe for RwLockReadGuard<'_, T> {}
+// The data cannot be changed through it, unless it can be through any reference.
+impl<T: ?Sized + RefUnwindSafe> UnwindSafe for RwLockReadGuard<'_, T> {}
+impl<T: ?Sized + RefUnwindSafe> RefUnwindSafe for RwLockReadGuard<'_, T> {}
 
 impl<T> RwLock<T> {
     /// A free lock.

@@ -38,7 +38,7 @@ use crate::sched::timers::{self, Due};
 use crate::sched::{m, names, park as parking, schedt};
 use std::fmt;
 use std::num::NonZeroU64;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +73,10 @@ enum Repr {
     Goroutine { g: &'static G, id: u64, name: Option<Arc<str>> },
     Os { thread: prim::thread::Thread, id: u64 },
 }
+
+// It names one who runs, and changes nothing of what that one has.
+impl UnwindSafe for Thread {}
+impl RefUnwindSafe for Thread {}
 
 impl Thread {
     #[inline]

@@ -32,7 +32,9 @@ use crate::sched::park;
 use crate::sched::waiter::{Slept, Waiter};
 use std::panic::Location;
 
-pub use std::time::{Duration, Instant};
+pub use std::time::{
+    Duration, Instant, SystemTime, SystemTimeError, TryFromFloatSecsError, UNIX_EPOCH,
+};
 
 /// Sleeps for at least so long. Nothing but the calling goroutine, or the
 /// calling thread, waits; a sleep of [`Duration::MAX`] does not end.

@@ -290,6 +290,44 @@ fn an_accept_loop_survives_when_descriptors_run_out() {
     assert_eq!(stderr.matches("cannot accept connections").count(), 1, "{stderr}");
 }
 
+/// In a process of its own, whose limit it lowers.
+#[test]
+fn who_waits_needs_no_descriptor() {
+    let Some(output) = in_a_process() else {
+        watched(|| {
+            runtime(2).run(|| {
+                let (near, far) = UnixStream::pair().unwrap();
+                let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+                // SAFETY: the limit lives.
+                assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+                let all: Vec<_> =
+                    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+                let reader = heist::go(move || (&near).read(&mut [0]));
+                thread::sleep(millis(20));
+                (&far).write_all(b"x").unwrap();
+                assert_eq!(reader.join().unwrap().unwrap(), 1);
+                // A runtime that finds none does without, as long as nobody waits there.
+                assert_eq!(runtime(1).run(|| 7), 7);
+                drop(all);
+            });
+            // With many there are some for others.
+            let runtimes: Vec<_> = (0..40).map(|_| runtime(1)).collect();
+            assert!(descriptors() < 40);
+            drop(runtimes);
+            let runtime = runtime(1);
+            let before = descriptors();
+            let (near, far) = UnixStream::pair().unwrap();
+            let reader = runtime.go(move || (&near).read(&mut [0]));
+            (&far).write_all(b"x").unwrap();
+            assert_eq!(reader.join().unwrap().unwrap(), 1);
+            drop(far);
+            assert_eq!(descriptors(), before, "it had what it needed");
+        });
+        return;
+    };
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
 /// In a process of its own, so that it can count.
 #[test]
 fn nothing_is_left() {

@@ -17,9 +17,30 @@ use heist::net::{
 use heist::sync::WaitGroup;
 use heist::thread;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::iter::FusedIterator;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// As std's are.
+const fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+const _: () = {
+    unwind_safe::<TcpStream>();
+    unwind_safe::<TcpListener>();
+    unwind_safe::<UdpSocket>();
+    unwind_safe::<UnixStream>();
+    unwind_safe::<UnixListener>();
+    unwind_safe::<UnixDatagram>();
+    unwind_safe::<heist::net::Incoming<'_>>();
+};
+
+const fn fused<T: FusedIterator>() {}
+const _: () = {
+    fused::<heist::net::Incoming<'_>>();
+    fused::<heist::net::IntoIncoming>();
+    fused::<heist::net::unix::Incoming<'_>>();
+};
 
 /// Both ends of a connection.
 fn pair() -> (TcpStream, TcpStream) {

@@ -47,6 +47,84 @@ fn more_than_any_buffer_holds_gets_through() {
     });
 }
 
+/// Reads to the end, once whoever writes has had to wait.
+fn read_late(mut stream: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+    heist::go(move || {
+        thread::sleep(millis(20));
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        all
+    })
+}
+
+/// As std's does on a blocking socket.
+#[test]
+fn one_write_writes_everything() {
+    const BYTES: usize = 20 << 20;
+    let bytes: Vec<u8> = (0..BYTES).map(|i| (i % 251) as u8).collect();
+    let half = IoSlice::new(&bytes[..BYTES / 2]);
+    let slices = [IoSlice::new(&[]), half, IoSlice::new(&bytes[BYTES / 2..])];
+    everywhere(|| {
+        let (mut near, far) = pair();
+        let reader = read_late(far);
+        assert_eq!(near.write(&bytes).unwrap(), BYTES);
+        drop(near);
+        assert!(reader.join().unwrap() == bytes);
+        let (mut near, far) = pair();
+        let reader = read_late(far);
+        assert_eq!(near.write_vectored(&slices).unwrap(), BYTES);
+        drop(near);
+        assert!(reader.join().unwrap() == bytes);
+
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let reader = read_late(far);
+        assert_eq!(near.write(&bytes).unwrap(), BYTES);
+        assert_eq!(near.write_vectored(&slices).unwrap(), BYTES);
+        drop(near);
+        let all = reader.join().unwrap();
+        assert!(all[..BYTES] == bytes && all[BYTES..] == bytes);
+    });
+}
+
+/// What was written before a write ends early is told, and the reason by the next one.
+#[test]
+fn a_write_that_ends_early_says_how_far_it_came() {
+    let bytes = vec![0; 50 << 20];
+    everywhere(|| {
+        let (mut near, far) = pair();
+        near.set_write_timeout(Some(millis(20))).unwrap();
+        let written = near.write(&bytes).unwrap();
+        assert!(0 < written && written < bytes.len());
+        // The kernel may find room for more, a few times.
+        let error = std::iter::repeat_with(|| near.write(&bytes)).find_map(Result::err).unwrap();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        drop((near, far));
+
+        let (mut near, mut far) = pair();
+        near.set_nonblocking(true).unwrap();
+        let written = near.write(&bytes).unwrap();
+        assert!(0 < written && written < bytes.len(), "it does not wait");
+        near.set_nonblocking(false).unwrap();
+        far.read_exact(&mut bytes.clone()[..written]).unwrap();
+
+        near.set_write_deadline(Some(Instant::now() + millis(20)));
+        let written = near.write(&bytes).unwrap();
+        assert!(0 < written && written < bytes.len());
+        assert_eq!(near.write(&bytes).unwrap_err().kind(), ErrorKind::TimedOut);
+        drop((near, far));
+
+        let (mut near, far) = pair();
+        let reset = heist::go(move || {
+            thread::sleep(millis(20));
+            drop(far); // with bytes in it that nobody has read
+        });
+        let written = near.write(&bytes).unwrap();
+        assert!(0 < written && written < bytes.len());
+        assert_eq!(near.write(&bytes).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        reset.join().unwrap();
+    });
+}
+
 #[test]
 fn many_connections_at_a_time() {
     watched(|| {
@@ -234,6 +312,19 @@ fn shutdown_wakes_a_reader_on_a_clone() {
             assert_eq!((&server).read(&mut [0; 8]).unwrap(), 0);
             assert_eq!((&client).write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
         });
+    });
+}
+
+#[test]
+fn shutdown_wakes_a_writer_on_a_clone() {
+    everywhere(|| {
+        for how in [Shutdown::Write, Shutdown::Both] {
+            let (near, _far) = pair();
+            let clone = near.try_clone().unwrap();
+            let writer = waiting(move || (&clone).write_all(&vec![0; 50 << 20]));
+            near.shutdown(how).unwrap();
+            assert_eq!(writer.join().unwrap().unwrap_err().kind(), ErrorKind::BrokenPipe);
+        }
     });
 }
 

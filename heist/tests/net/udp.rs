@@ -1,6 +1,25 @@
 //! UDP.
 
 use super::*;
+use std::os::fd::AsRawFd;
+
+/// std has no shutdown for it, but others have the descriptor.
+#[test]
+fn who_waits_for_a_message_hears_of_a_shutdown() {
+    everywhere(|| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(socket.local_addr().unwrap()).unwrap();
+        let clone = socket.try_clone().unwrap();
+        let receiver = waiting(move || clone.recv(&mut [0]).unwrap());
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RD) }, 0);
+        assert_eq!(receiver.join().unwrap(), 0);
+        assert_eq!(socket.recv(&mut [0]).unwrap(), 0);
+        let ours = socket.recv_from(&mut [0]).unwrap_err().kind();
+        let theirs = std::net::UdpSocket::from(socket).recv_from(&mut [0]).unwrap_err().kind();
+        assert_eq!(ours, theirs);
+    });
+}
 
 fn pair() -> (UdpSocket, UdpSocket) {
     let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());

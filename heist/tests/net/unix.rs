@@ -90,6 +90,44 @@ fn a_full_pipe_waits_and_slices_go_through() {
     });
 }
 
+/// Of which the kernel tells nobody.
+#[test]
+fn a_writer_that_waits_hears_of_a_shutdown() {
+    everywhere(|| {
+        let waits = |stream: UnixStream| {
+            let stream = Arc::new(stream);
+            let writer = Arc::clone(&stream);
+            let write = move || (&*writer).write_all(&vec![0; 1 << 20]).map_err(|e| e.kind());
+            (stream, waiting(write))
+        };
+        let (near, far) = UnixStream::pair().unwrap();
+        let (near, writer) = waits(near);
+        near.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(writer.join().unwrap(), Err(ErrorKind::BrokenPipe), "on the same handle");
+        drop(far);
+
+        let (near, far) = UnixStream::pair().unwrap();
+        let clone = near.try_clone().unwrap();
+        let (_near, writer) = waits(near);
+        clone.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(writer.join().unwrap(), Err(ErrorKind::BrokenPipe), "on a clone");
+        drop(far);
+
+        let (near, far) = UnixStream::pair().unwrap();
+        let (_near, writer) = waits(near);
+        far.shutdown(Shutdown::Read).unwrap();
+        assert_eq!(writer.join().unwrap(), Err(ErrorKind::BrokenPipe), "at the other end");
+
+        // It waits as long as it may, in spite of its asking.
+        let (near, _far) = UnixStream::pair().unwrap();
+        near.set_write_timeout(Some(millis(40))).unwrap();
+        assert!((&near).write(&vec![0; 1 << 20]).unwrap() < 1 << 20);
+        let begin = Instant::now();
+        assert_eq!((&near).write(&[0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert!(begin.elapsed() >= millis(40));
+    });
+}
+
 #[test]
 fn timeouts_nonblocking_and_formats_are_those_of_std() {
     everywhere(|| {
@@ -154,6 +192,33 @@ fn datagrams_come_with_their_senders() {
         assert_eq!(unnamed.send(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
         let ours = format!("{server:?}");
         assert_eq!(ours, format!("{:?}", std::os::unix::net::UnixDatagram::from(server)));
+    });
+}
+
+#[test]
+fn who_waits_for_a_message_hears_of_a_shutdown() {
+    everywhere(|| {
+        let (near, far) = UnixDatagram::pair().unwrap();
+        let clone = near.try_clone().unwrap();
+        let receiver = waiting(move || clone.recv(&mut [0]).unwrap());
+        near.shutdown(Shutdown::Read).unwrap();
+        assert_eq!(receiver.join().unwrap(), 0);
+        // From now on at once.
+        assert_eq!(near.recv(&mut [0]).unwrap(), 0);
+        assert_eq!(near.peek(&mut [0]).unwrap(), 0);
+        let (n, from) = near.recv_from(&mut [0]).unwrap();
+        assert!(n == 0 && from.is_unnamed());
+        near.set_nonblocking(true).unwrap();
+        assert_eq!(near.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        near.set_nonblocking(false).unwrap();
+        assert_eq!(far.send(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+
+        // What has come before is received first.
+        let (near, far) = UnixDatagram::pair().unwrap();
+        far.send(b"first").unwrap();
+        near.shutdown(Shutdown::Both).unwrap();
+        assert_eq!(near.recv(&mut [0; 10]).unwrap(), 5);
+        assert_eq!(near.recv(&mut [0; 10]).unwrap(), 0);
     });
 }
 

@@ -37,6 +37,48 @@ fn what_goes_into_a_pipe_comes_out() {
     });
 }
 
+/// As std's does on a blocking pipe.
+#[test]
+fn one_write_writes_everything() {
+    const BYTES: usize = 1 << 20; // more than a pipe has room for
+    let bytes: Vec<u8> = (0..BYTES).map(|i| (i % 251) as u8).collect();
+    let read_late = |mut reader: PipeReader| {
+        heist::go(move || {
+            heist::thread::sleep(millis(5));
+            let mut all = Vec::new();
+            reader.read_to_end(&mut all).unwrap();
+            all
+        })
+    };
+    everywhere(|| {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let reading = read_late(reader);
+        assert_eq!(writer.write(&bytes).unwrap(), BYTES);
+        let slices = [IoSlice::new(&bytes[..100]), IoSlice::new(&bytes[100..])];
+        assert_eq!(writer.write_vectored(&slices).unwrap(), BYTES);
+        drop(writer);
+        let all = reading.join().unwrap();
+        assert!(all[..BYTES] == bytes && all[BYTES..] == bytes);
+
+        let (reader, mut writer) = io::pipe().unwrap();
+        let closing = heist::go(move || {
+            heist::thread::sleep(millis(5));
+            drop(reader);
+        });
+        let written = writer.write(&bytes).unwrap();
+        assert!(0 < written && written < BYTES);
+        assert_eq!(writer.write(&bytes).unwrap_err().kind(), ErrorKind::BrokenPipe);
+        closing.join().unwrap();
+
+        let mut child = heist::process::Command::new("sh");
+        child.args(["-c", "sleep 0.01; wc -c"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        assert_eq!(child.stdin.as_mut().unwrap().write(&bytes).unwrap(), BYTES);
+        let counted = child.wait_with_output().unwrap().stdout;
+        assert_eq!(String::from_utf8(counted).unwrap().trim(), BYTES.to_string());
+    });
+}
+
 #[test]
 fn a_pipe_without_a_reader_is_broken() {
     everywhere(|| {

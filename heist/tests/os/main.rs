@@ -10,8 +10,20 @@ mod process;
 mod signal;
 
 use common::*;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// As std's are.
+const fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+const _: () = {
+    unwind_safe::<heist::io::PipeReader>();
+    unwind_safe::<heist::io::PipeWriter>();
+    unwind_safe::<heist::process::Child>();
+    unwind_safe::<heist::process::ChildStdin>();
+    unwind_safe::<heist::process::ChildStdout>();
+    unwind_safe::<heist::process::ChildStderr>();
+};
 
 /// A folder that is gone at the end.
 struct Folder(PathBuf);

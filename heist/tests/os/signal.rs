@@ -256,6 +256,7 @@ fn waiting_for_a_signal_is_no_deadlock() {
 fn many_come_and_go_and_nothing_is_left() {
     alone(|| {
         let first = signal::notify(&[Signal::USR1]).unwrap();
+        warm_up();
         let before = descriptors();
         heist::thread::scope(|scope| {
             for i in 0..8 {

@@ -1,6 +1,24 @@
 //! Readers and writers.
 
 use super::*;
+use heist::sync::RwLockReadGuard;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+/// As with std, a guard is as safe as a reference to the data.
+const _: () = {
+    trait Otherwise {
+        const IS_SAFE: bool = false;
+    }
+    struct Kind<T>(PhantomData<T>);
+    impl<T: UnwindSafe + RefUnwindSafe> Kind<T> {
+        const IS_SAFE: bool = true;
+    }
+    impl<T> Otherwise for Kind<T> {}
+    assert!(Kind::<RwLockReadGuard<'_, i32>>::IS_SAFE);
+    assert!(!Kind::<RwLockReadGuard<'_, Cell<i32>>>::IS_SAFE);
+};
 
 /// Go's hammer: never a writer beside anybody, never more than all readers.
 fn hammer(procs: usize, readers: usize, rounds: usize) {

@@ -111,7 +111,7 @@ fn bounds() {
     unwind::<RwLock<NotUnwindSafe>>();
     sync::<heist::sync::RwLockReadGuard<'static, u8>>();
     sync::<heist::sync::RwLockWriteGuard<'static, u8>>();
-    unwind::<heist::sync::RwLockReadGuard<'static, NotUnwindSafe>>();
+    unwind::<heist::sync::RwLockReadGuard<'static, &'static mut u8>>();
     send::<OnceLock<NotSync>>();
     sync::<OnceLock<u8>>();
     unwind::<OnceLock<u8>>();

@@ -1,6 +1,11 @@
 //! Identity.
 
 use super::*;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+/// As std's is.
+const fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+const _: () = unwind_safe::<thread::Thread>();
 
 #[test]
 fn a_goroutine_stays_itself_across_yields() {

@@ -15,3 +15,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 /// Far away, but not for ever.
 const HOUR: Duration = Duration::from_secs(3600);
+
+/// What std's module has is here, too.
+const _: time::SystemTime = time::UNIX_EPOCH;
+const _: Option<(time::SystemTimeError, time::TryFromFloatSecsError)> = None;
