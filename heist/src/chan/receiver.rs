@@ -39,6 +39,11 @@ impl<T> Receiver<T> {
             drop(channel.discard());
         }
     }
+
+    /// Whether it is the only one of its channel.
+    pub(crate) fn is_only_one(&self) -> bool {
+        matches!(&self.source, Source::Channel(channel) if channel.is_only_one())
+    }
 }
 
 /// Where messages come from.

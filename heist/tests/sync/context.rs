@@ -1,8 +1,8 @@
 //! Contexts.
 
 use super::*;
-use heist::chan::{RecvError, RecvTimeoutError, TryRecvError};
-use heist::sync::mpsc;
+use heist::chan::{Receiver, RecvError, RecvTimeoutError, TryRecvError};
+use heist::sync::{CancelFunc, mpsc};
 
 /// Whether it has ended, and the channel says the same.
 fn ended(context: &Context) -> Option<ContextError> {
@@ -152,6 +152,122 @@ fn one_that_is_detached_lives_on() {
         assert_eq!(ended(&context), None);
         cancel_parent.cancel();
         assert_eq!(ended(&context), Some(ContextError::Canceled));
+    });
+}
+
+/// What waits for an end need not have the context.
+#[test]
+fn the_channel_alone_tells_the_end_and_nothing_else() {
+    everywhere(|| {
+        let begin = Instant::now();
+        let time = Duration::from_millis(5);
+        let alone = |(context, cancel): (Context, CancelFunc)| {
+            cancel.detach();
+            context.done().clone()
+        };
+        let done = alone(Context::background().with_timeout(time));
+        assert_eq!(done.recv(), Err(RecvError));
+        assert!(begin.elapsed() >= time, "ended after {:?}", begin.elapsed());
+
+        let (parent, cancel) = Context::background().with_cancel();
+        let child = alone(parent.with_cancel());
+        let grandchild = {
+            let (context, cancel) = parent.with_cancel();
+            cancel.detach();
+            alone(context.with_timeout(Duration::from_secs(10_000)))
+        };
+        let nobody = alone(Context::background().with_cancel());
+        for done in [&child, &grandchild, &nobody] {
+            assert_eq!(
+                done.recv_timeout(Duration::from_micros(100)),
+                Err(RecvTimeoutError::Timeout)
+            );
+        }
+        cancel.cancel();
+        assert_eq!((child.recv(), grandchild.recv()), (Err(RecvError), Err(RecvError)));
+        assert_eq!(nobody.try_recv(), Err(TryRecvError::Empty), "nothing can end it");
+    });
+}
+
+#[test]
+fn functions_are_called_when_nobody_has_the_context() {
+    everywhere(|| {
+        let (sender, receiver) = mpsc::channel();
+        let call_then = |(context, cancel): (Context, CancelFunc), what: &'static str| {
+            cancel.detach();
+            let sender = sender.clone();
+            drop(context.after_func(move || sender.send(what).unwrap()));
+        };
+        call_then(Context::background().with_timeout(Duration::from_millis(1)), "deadline");
+        assert_eq!(receiver.recv(), Ok("deadline"));
+        let (parent, cancel) = Context::background().with_cancel();
+        call_then(parent.with_cancel(), "parent");
+        cancel.cancel();
+        assert_eq!(receiver.recv(), Ok("parent"));
+        call_then(Context::background().with_cancel(), "never");
+        drop(sender);
+        assert!(receiver.recv().is_err(), "what cannot be called is dropped");
+    });
+}
+
+/// A cause of an end that shows whether anybody has it still.
+#[derive(Clone, Debug, Default)]
+struct Counted(Arc<()>);
+
+impl Counted {
+    /// Waits until this is the only one.
+    fn wait_alone(&self) {
+        let begin = Instant::now();
+        while Arc::strong_count(&self.0) > 1 {
+            assert!(begin.elapsed() < Duration::from_secs(20), "somebody has it still");
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+impl std::fmt::Display for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("counted")
+    }
+}
+
+impl std::error::Error for Counted {}
+
+/// Those that nobody has, each with a function and its channel in use, below a context.
+fn chain_below(first: &Context, owned: &Counted) -> Vec<Receiver<()>> {
+    let mut last = first.clone();
+    let mut channels = Vec::new();
+    for _ in 0..10 {
+        let (child, cancel) = last.with_cancel();
+        let owned = owned.clone();
+        drop(child.after_func(move || drop(owned)));
+        channels.push(child.done().clone());
+        cancel.detach();
+        last = child;
+    }
+    channels
+}
+
+#[test]
+fn nothing_is_left_of_contexts_that_have_ended_or_cannot_end() {
+    everywhere(|| {
+        let (owned, cause) = (Counted::default(), Counted::default());
+        let (parent, cancel) = Context::background().with_cancel();
+        let channels = chain_below(&parent, &owned);
+        assert_eq!(Arc::strong_count(&owned.0), 11);
+        cancel.cancel_with(cause.clone());
+        channels.iter().for_each(|done| assert_eq!(done.recv(), Err(RecvError)));
+        owned.wait_alone();
+        drop((parent, cancel));
+        cause.wait_alone();
+
+        let (parent, cancel) = Context::background().with_cancel();
+        let channels = chain_below(&parent, &owned);
+        cancel.detach();
+        assert_eq!(Arc::strong_count(&owned.0), 11);
+        drop(parent);
+        assert_eq!(Arc::strong_count(&owned.0), 1, "nothing can end it");
+        channels.iter().for_each(|done| assert_eq!(done.try_recv(), Err(TryRecvError::Empty)));
     });
 }
 
