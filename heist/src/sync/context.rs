@@ -168,6 +168,38 @@ impl Context {
         Context { handle: Arc::clone(root), values: None }
     }
 
+    /// The same, where it is not clear yet which context is to be used, or where the caller
+    /// cannot hand one down yet: Go's `context.TODO`, to be searched for.
+    ///
+    /// ```
+    /// use heist::sync::Context;
+    ///
+    /// let context = Context::todo();
+    /// assert!(context.err().is_none() && context.deadline().is_none());
+    /// ```
+    #[must_use]
+    pub fn todo() -> Context {
+        Context::background()
+    }
+
+    /// A context with the same values that does not end: what goes on when the request that
+    /// it was begun for is over. It has no deadline either.
+    ///
+    /// ```
+    /// use heist::sync::Context;
+    ///
+    /// struct User(&'static str);
+    /// let (request, cancel) = Context::background().with_value(User("ada")).with_cancel();
+    /// let audit = request.without_cancel();
+    /// cancel.cancel();
+    /// assert!(request.err().is_some() && audit.err().is_none());
+    /// assert_eq!(audit.value::<User>().unwrap().0, "ada");
+    /// ```
+    #[must_use]
+    pub fn without_cancel(&self) -> Context {
+        Context { handle: Context::background().handle, values: self.values.clone() }
+    }
+
     /// A context that ends when the function is called or dropped.
     pub fn with_cancel(&self) -> (Context, CancelFunc) {
         self.child(self.deadline())
@@ -177,6 +209,29 @@ impl Context {
     /// dropped before. Of two deadlines the earlier counts.
     pub fn with_deadline(&self, deadline: Instant) -> (Context, CancelFunc) {
         self.ends_by(deadline, None)
+    }
+
+    /// As [`with_deadline`](Self::with_deadline), and if it ends by that deadline, then for
+    /// this [`cause`](Self::cause). Of a cancellation, and of a deadline before this one, it
+    /// is not the cause.
+    ///
+    /// ```
+    /// use heist::sync::{Context, ContextError};
+    /// use std::io::Error;
+    /// use std::time::Instant;
+    ///
+    /// let now = Instant::now();
+    /// let (context, _cancel) =
+    ///     Context::background().with_deadline_cause(now, Error::other("the shop is closed"));
+    /// assert_eq!(context.err(), Some(ContextError::DeadlineExceeded));
+    /// assert_eq!(context.cause().unwrap().to_string(), "the shop is closed");
+    /// ```
+    pub fn with_deadline_cause(
+        &self,
+        deadline: Instant,
+        cause: impl Error + Send + Sync + 'static,
+    ) -> (Context, CancelFunc) {
+        self.ends_by(deadline, Some(Arc::new(cause)))
     }
 
     /// As [`with_deadline`](Self::with_deadline), so long from now.
@@ -193,6 +248,29 @@ impl Context {
         match clock::instant().checked_add(timeout) {
             Some(deadline) => self.with_deadline(deadline),
             None => self.with_cancel(), // centuries from now
+        }
+    }
+
+    /// As [`with_deadline_cause`](Self::with_deadline_cause), so long from now.
+    ///
+    /// ```
+    /// use heist::sync::Context;
+    /// use std::io::Error;
+    /// use std::time::Duration;
+    ///
+    /// let (context, _cancel) = Context::background()
+    ///     .with_timeout_cause(Duration::from_millis(1), Error::other("no answer from the disk"));
+    /// assert!(context.done().recv().is_err());
+    /// assert_eq!(context.cause().unwrap().to_string(), "no answer from the disk");
+    /// ```
+    pub fn with_timeout_cause(
+        &self,
+        timeout: Duration,
+        cause: impl Error + Send + Sync + 'static,
+    ) -> (Context, CancelFunc) {
+        match clock::instant().checked_add(timeout) {
+            Some(deadline) => self.with_deadline_cause(deadline, cause),
+            None => self.with_cancel(), // as above
         }
     }
 

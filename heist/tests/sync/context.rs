@@ -4,6 +4,8 @@ use super::*;
 use heist::chan::{Receiver, RecvError, RecvTimeoutError, TryRecvError};
 use heist::sync::{CancelFunc, mpsc};
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// Whether it has ended, and the channel says the same.
 fn ended(context: &Context) -> Option<ContextError> {
     let done = context.done().try_recv();
@@ -90,6 +92,45 @@ fn causes_are_handed_down() {
         let (plain, cancel) = Context::background().with_cancel();
         cancel.cancel();
         assert_eq!(plain.cause().unwrap().to_string(), "context canceled");
+    });
+}
+
+#[test]
+fn a_cause_of_a_deadline_counts_for_that_alone() {
+    everywhere(|| {
+        let (cause, short) = (|| Counted::default(), Duration::from_millis(1));
+        let background = Context::background();
+        let (context, _cancel) = background.with_timeout_cause(short, cause());
+        let (child, _cancel_child) = context.with_cancel();
+        assert_eq!(child.done().recv(), Err(RecvError));
+        assert_eq!(ended(&child), Some(ContextError::DeadlineExceeded));
+        assert_eq!(child.cause().unwrap().to_string(), "counted");
+        let (past, _cancel) = background.with_deadline_cause(Instant::now(), cause());
+        assert_eq!(past.cause().unwrap().to_string(), "counted");
+        let (cancelled, cancel) = background.with_timeout_cause(HOUR, cause());
+        cancel.cancel();
+        assert_eq!(cancelled.cause().unwrap().to_string(), "context canceled");
+        let (parent, _cancel) = background.with_timeout(short);
+        let (later, _cancel) = parent.with_timeout_cause(HOUR, cause());
+        assert_eq!(later.done().recv(), Err(RecvError));
+        assert_eq!(later.cause().unwrap().to_string(), "context deadline exceeded");
+        let (never, _cancel) = background.with_timeout_cause(Duration::MAX, cause());
+        assert_eq!((never.deadline(), ended(&never)), (None, None));
+    });
+}
+
+#[test]
+fn what_is_without_cancel_does_not_end_and_its_children_do() {
+    everywhere(|| {
+        let (context, cancel) = Context::todo().with_value(1u8).with_timeout(HOUR);
+        let free = context.without_cancel();
+        let (child, cancel_child) = free.with_cancel();
+        cancel.cancel();
+        assert_eq!((ended(&free), ended(&child)), (None, None));
+        assert_eq!((free.value::<u8>(), free.deadline()), (Some(&1), None));
+        assert!(free.cause().is_none());
+        cancel_child.cancel();
+        assert_eq!((ended(&free), ended(&child)), (None, Some(ContextError::Canceled)));
     });
 }
 
@@ -268,6 +309,18 @@ fn nothing_is_left_of_contexts_that_have_ended_or_cannot_end() {
         drop(parent);
         assert_eq!(Arc::strong_count(&owned.0), 1, "nothing can end it");
         channels.iter().for_each(|done| assert_eq!(done.try_recv(), Err(TryRecvError::Empty)));
+
+        // Nor is a timer, or a child in its parent, that nobody waits for.
+        let (parent, _cancel) = Context::background().with_cancel();
+        let (child, cancel) = parent.with_timeout_cause(HOUR, cause.clone());
+        let (grandchild, cancel_grandchild) =
+            child.with_timeout_cause(Duration::from_secs(60), cause.clone());
+        cancel_grandchild.detach();
+        drop(grandchild);
+        assert_eq!(Arc::strong_count(&cause.0), 2);
+        cancel.detach();
+        drop(child);
+        assert_eq!(Arc::strong_count(&cause.0), 1);
     });
 }
 
