@@ -305,7 +305,8 @@ impl Context {
     }
 
     /// A channel that is disconnected when the context ends: receiving from it
-    /// waits for that, alone or in a select.
+    /// waits for that, alone or in a select. Who has a clone of it need not keep the
+    /// context.
     #[must_use]
     pub fn done(&self) -> &Receiver<()> {
         &self.handle.node.done
