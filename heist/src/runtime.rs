@@ -23,7 +23,15 @@ pub use lock_thread::{Pinned, lock_os_thread, pin, unlock_os_thread};
 /// Most programs need none of their own: [`heist::go`](crate::go) starts the
 /// default one at its first use. Dropping a runtime stops it: goroutines that
 /// are parked are unwound (their destructors run, and whoever joins them gets an
-/// error), no thread stays behind.
+/// error), no thread stays behind. The others are unwound at their next call that
+/// waits, looks at something in vain (`try_recv`, say), or yields; of those that might wait
+/// and need not, such as the lock of a free mutex, a goroutine has some sixty more.
+///
+/// A goroutine that makes no such call cannot be stopped. It computes, or blocks its
+/// thread; it does nothing but what never waits (starts timers, notifies, cancels) or what
+/// the kernel does while the thread waits (files, [`heist::syscall`](crate::syscall)); or
+/// it catches the unwinding time and again. It is left behind, with its thread, when the
+/// [`shutdown_timeout`](Builder::shutdown_timeout) is over.
 ///
 /// ```
 /// let runtime = heist::Builder::new().max_procs(1).build()?;

@@ -67,7 +67,7 @@ impl<T> Channel<T> {
     /// Sends if that needs no waiting.
     #[inline]
     pub(super) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        park::safe_point();
+        park::wait_point();
         let mut state = self.state.lock();
         match state.offer() {
             Offer::Receiver(receiver) => {
@@ -83,12 +83,12 @@ impl<T> Channel<T> {
             }
             Offer::Disconnected => {
                 drop(state);
-                park::poll_point();
+                park::poll_point_in_hand();
                 Err(TrySendError::Disconnected(message))
             }
             Offer::Full => {
                 drop(state);
-                park::poll_point();
+                park::poll_point_in_hand();
                 Err(TrySendError::Full(message))
             }
         }
@@ -102,7 +102,7 @@ impl<T> Channel<T> {
         until: Until,
         site: Site,
     ) -> Result<(), SendTimeoutError<T>> {
-        park::safe_point();
+        park::wait_point();
         let mut state = self.state.lock();
         match state.offer() {
             Offer::Receiver(receiver) => {
@@ -118,7 +118,7 @@ impl<T> Channel<T> {
             }
             Offer::Disconnected => {
                 drop(state);
-                park::poll_point();
+                park::poll_point_in_hand();
                 return Err(SendTimeoutError::Disconnected(message));
             }
             Offer::Full => {}
@@ -126,7 +126,7 @@ impl<T> Channel<T> {
         let deadline = until.clock();
         if until.is_over(deadline) {
             drop(state);
-            park::poll_point();
+            park::poll_point_in_hand();
             return Err(SendTimeoutError::Timeout(message));
         }
         let (waiter, who) = caller(deadline);
@@ -184,7 +184,7 @@ impl<T> Channel<T> {
     /// Receives if that needs no waiting.
     #[inline]
     pub(super) fn try_recv(&self, site: Site) -> Result<T, TryRecvError> {
-        park::safe_point();
+        park::wait_point();
         loop {
             let mut state = self.state.lock();
             match state.take() {
@@ -221,7 +221,7 @@ impl<T> Channel<T> {
     /// is up.
     #[inline(always)] // as `park::yield_now`
     pub(super) fn recv(&self, until: Until, site: Site) -> Result<T, TryRecvError> {
-        park::safe_point();
+        park::wait_point();
         loop {
             let mut state = self.state.lock();
             match state.take() {
@@ -362,7 +362,7 @@ impl<T> Channel<T> {
         if len == 0 {
             park::poll_point()
         } else {
-            park::safe_point()
+            park::wait_point()
         }
         len
     }
@@ -373,7 +373,7 @@ impl<T> Channel<T> {
         if full {
             park::poll_point()
         } else {
-            park::safe_point()
+            park::wait_point()
         }
         full
     }

@@ -4,6 +4,7 @@ use super::channel::Channel;
 use super::protocol::state::Side;
 use crate::prim::atomic::{AtomicU64, Ordering};
 use crate::prim::fatal::fatal;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
@@ -54,6 +55,26 @@ impl<T, const SENDER: bool> Handle<T, SENDER> {
         unsafe { self.counted.as_ref() }
     }
 
+    /// Whether it is the only one of its side. If so it stays that until it is cloned.
+    pub(super) fn is_only_one(&self) -> bool {
+        // Relaxed: a hint about others, and nothing of theirs is read.
+        Self::of_this_side(self.counted().counts.load(Ordering::Relaxed)) == 1
+    }
+
+    /// Goes, and leaves the channel connected.
+    pub(super) fn forsake(self) {
+        ManuallyDrop::new(self).release();
+    }
+
+    /// It counts no more.
+    fn release(&self) {
+        // AcqRel: pairs with the other releases.
+        if self.counted().counts.fetch_sub(Self::ONE, Ordering::AcqRel) == Self::ONE {
+            // SAFETY: made by `Box::leak`, and this was the last handle.
+            drop(unsafe { Box::from_raw(self.counted.as_ptr()) });
+        }
+    }
+
     /// Whether both refer to the same channel.
     pub(super) fn same<const OTHER: bool>(&self, other: &Handle<T, OTHER>) -> bool {
         self.counted == other.counted
@@ -95,11 +116,7 @@ impl<T, const SENDER: bool> Drop for Handle<T, SENDER> {
         // The last of its side, and nobody can clone it: the channel is told
         // before the count is, since it may be gone afterwards.
         let leftover = self.counted().channel.disconnect(Self::SIDE);
-        // AcqRel: pairs with the releases above.
-        if counts.fetch_sub(Self::ONE, Ordering::AcqRel) == Self::ONE {
-            // SAFETY: made by `Box::leak`, and this was the last handle.
-            drop(unsafe { Box::from_raw(self.counted.as_ptr()) });
-        }
+        self.release();
         drop(leftover);
     }
 }

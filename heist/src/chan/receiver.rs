@@ -39,6 +39,11 @@ impl<T> Receiver<T> {
             drop(channel.discard());
         }
     }
+
+    /// Whether it is the only one of its channel.
+    pub(crate) fn is_only_one(&self) -> bool {
+        matches!(&self.source, Source::Channel(channel) if channel.is_only_one())
+    }
 }
 
 /// Where messages come from.
@@ -208,10 +213,7 @@ impl<T> Receiver<T> {
         match &self.source {
             Source::Channel(channel) => channel.recv(until, site),
             Source::Timer(timer) => timer.recv(until, site),
-            Source::Nowhere(_) => {
-                timer::sleep(until, site);
-                Err(TryRecvError::Empty)
-            }
+            Source::Nowhere(_) => timer::sleep_in_vain(until, site),
         }
     }
 

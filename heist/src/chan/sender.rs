@@ -32,6 +32,11 @@ impl<T> UnwindSafe for Sender<T> {}
 impl<T> RefUnwindSafe for Sender<T> {}
 
 impl<T> Sender<T> {
+    /// Goes without a word: if it was the last one, receivers wait for ever.
+    pub(crate) fn forsake(self) {
+        self.channel.forsake();
+    }
+
     /// Sends a message, and waits while the channel is full. If it holds no
     /// messages at all, waits until a receiver takes this one.
     ///

@@ -75,9 +75,9 @@ impl<T> Timer<T> {
         };
         // Of several receivers, each has a message of its own to wait for.
         if self.period.is_some() {
-            let claimed = self.claim(by, now);
-            sleep(claimed.map_or(until, Until::Moment), site);
-            return claimed.map(self.message).ok_or(TryRecvError::Empty);
+            let Some(claimed) = self.claim(by, now) else { return sleep_in_vain(until, site) };
+            sleep(Until::Moment(claimed), site);
+            return Ok((self.message)(claimed));
         }
         if let Some(moment) = self.next().filter(|moment| by.is_none_or(|by| *moment <= by)) {
             sleep(Until::Moment(moment), site);
@@ -85,8 +85,7 @@ impl<T> Timer<T> {
                 return Ok((self.message)(moment));
             }
         }
-        sleep(until, site);
-        Err(TryRecvError::Empty)
+        sleep_in_vain(until, site)
     }
 
     /// Whether a message is there.
@@ -95,15 +94,23 @@ impl<T> Timer<T> {
     }
 }
 
-/// Sleeps until then, or forever.
-pub(super) fn sleep(until: Until, site: Site) {
+/// Sleeps until then, when nothing will have come, or forever.
+pub(super) fn sleep_in_vain<T>(until: Until, site: Site) -> Result<T, TryRecvError> {
+    if !sleep(until, site) {
+        park::poll_point();
+    }
+    Err(TryRecvError::Empty)
+}
+
+/// Sleeps until then, or forever. False if it is then already.
+fn sleep(until: Until, site: Site) -> bool {
     let deadline = until.clock();
     if until.is_over(deadline) {
-        return;
+        return false;
     }
     let turn = Waiter::current().begin();
     match turn.sleep(deadline, WaitReason::ChanReceive, site) {
-        Slept::Expired | Slept::Woken => {}
+        Slept::Expired | Slept::Woken => true,
         Slept::Unwind => park::unwind(),
     }
 }

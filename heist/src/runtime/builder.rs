@@ -122,9 +122,10 @@ impl Builder {
         self
     }
 
-    /// How long dropping the [`Runtime`] waits for goroutines that compute or
-    /// refuse to unwind, by default a second. Then they are left behind, and
-    /// that is reported on standard error.
+    /// How long dropping the [`Runtime`] waits for goroutines that cannot be stopped, since
+    /// they compute, block their threads or refuse to unwind ([`Runtime`] has the details),
+    /// by default a second. Then they are left behind, and that is reported on standard
+    /// error.
     pub fn shutdown_timeout(mut self, time: Duration) -> Self {
         self.shutdown = time;
         self

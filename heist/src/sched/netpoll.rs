@@ -154,6 +154,9 @@ impl Pollable {
         short: impl Fn(&R) -> bool,
         mut attempt: impl FnMut() -> io::Result<R>,
     ) -> io::Result<R> {
+        // One that never has to wait computes as others do. Not afterwards: what was read
+        // is not to be lost.
+        park::wait_point();
         let mut until = None;
         loop {
             let desc = self.desc();
@@ -182,8 +185,6 @@ impl Pollable {
                         {
                             call.side.of(desc).note_drained(seen);
                         }
-                        // One that never has to wait computes as others do.
-                        park::safe_point();
                         return Ok(value);
                     }
                     Err(error) => return Err(error),

@@ -146,10 +146,10 @@ const POLLS: u32 = 64;
 
 /// A call that would have had to wait, and was told not to, has found nothing.
 /// Goroutines that try again and again are to be stopped like those that wait:
-/// every 64th such call on a P yields.
+/// every 64th such call on a P yields, and in a runtime that shuts down each unwinds once
+/// the goroutine has lost its P, as a wait does.
 ///
-/// Never unwinds, since callers may hold what they tried to hand over: a runtime
-/// that shuts down stops the goroutine at its next wait.
+/// So the caller has nothing that would be lost: who has calls [`poll_point_in_hand`].
 ///
 /// **Not in a `Debug` or `Display`**, nor [`safe_point`], nor anything that waits:
 /// `println!` formats while it holds the lock of stdout, which belongs to the thread and
@@ -157,26 +157,47 @@ const POLLS: u32 = 64;
 /// on this thread would find the lock its own, and stdout in use.
 #[inline]
 pub(crate) fn poll_point() {
-    let Some(m) = m::current() else { return };
-    if m.curg().is_none() {
-        return;
+    if has_polled_enough() {
+        yield_after_polls();
     }
-    let Some(inside) = Inside::enter() else { return };
+}
+
+/// A [`poll_point`] of a caller that is to have something back, the message that it tried
+/// to send. Never unwinds: where it began, at its [`wait_point`], it could have.
+#[inline]
+pub(crate) fn poll_point_in_hand() {
+    if has_polled_enough() {
+        yield_in_hand();
+    }
+}
+
+/// Whether the calling goroutine is to yield, since it has looked in vain too often, or
+/// nobody schedules any more.
+#[inline]
+fn has_polled_enough() -> bool {
+    let Some(m) = m::current() else { return false };
+    if m.curg().is_none() {
+        return false;
+    }
+    // Without a P in a runtime that closes: on the thread that unwinds, say, which ends by
+    // that alone.
+    let Some(inside) = Inside::enter() else { return true };
     let polls = &inside.p.own().polls;
     let left = polls.get();
-    if left > 0 {
-        polls.set(left - 1);
-        return;
-    }
-    polls.set(POLLS - 1);
-    drop(inside);
-    yield_after_polls();
+    polls.set(if left > 0 { left - 1 } else { POLLS - 1 });
+    left == 0
 }
 
 #[cold]
 #[inline(never)]
 fn yield_after_polls() {
-    let _ = yield_whatever_comes();
+    yield_now();
+}
+
+#[cold]
+#[inline(never)]
+fn yield_in_hand() {
+    let (Resume::Run | Resume::Unwind) = yield_whatever_comes();
 }
 
 /// How many goroutines are a few, to whom one gives way that is about to wait.
@@ -194,7 +215,7 @@ const WARY: u32 = 16;
 /// not while a P is idle, which would be woken to take it away, unless this one's queues
 /// are brief: then nobody is.
 ///
-/// Never unwinds, as [`poll_point`].
+/// Never unwinds: the wait that follows does.
 #[inline(always)]
 pub(crate) fn give_way_to_few() -> bool {
     let Some(m) = m::current() else { return false };
@@ -234,7 +255,7 @@ pub(crate) fn gave_way_in_vain() {
 /// How many runtimes have asked a goroutine to yield.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
 
-/// sysmon: whether some goroutine of this runtime is asked to yield.
+/// sysmon, or who closes the runtime: whether some goroutine of it is asked to yield.
 pub(crate) fn set_requests(sched: &'static Sched, some: bool) {
     if sched.requests.swap(some, Ordering::Relaxed) != some {
         // Wraps around: a sum of ones and minus ones.
@@ -246,12 +267,50 @@ pub(crate) fn set_requests(sched: &'static Sched, some: bool) {
 /// runtime that succeeds without waiting. One load of a word that hardly ever
 /// changes.
 ///
-/// Never unwinds, as [`poll_point`].
+/// Never unwinds, since the caller may have done something that its own caller is to
+/// know of: see [`wait_point`].
 #[inline(always)]
 pub(crate) fn safe_point() {
     if is_anybody_asked() {
         heed_request();
     }
+}
+
+/// A [`safe_point`] at the beginning of a call that a shutdown may cut short, since it may
+/// wait. It is one that need not wait, and others may clean something up by it: a runtime
+/// that closes, whose goroutines are asked all the time, lets 64 of them go, and then
+/// unwinds the goroutine here.
+#[inline(always)]
+pub(crate) fn wait_point() {
+    if is_anybody_asked() {
+        heed_request_or_unwind();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn heed_request_or_unwind() {
+    let Some(m) = m::current() else { return };
+    if !m.sched.closing() {
+        return heed_request();
+    }
+    let Some(g) = m.curg() else { return };
+    // One without a P, on the thread that unwinds, say, has entered in vain and never left.
+    let inside = m.lease.inside() && m.p().is_some();
+    let may_not = inside || may_not_be_preempted(g) || thread::panicking();
+    if !may_not && was_let_go_enough(g) {
+        yield_now();
+    }
+}
+
+/// Counts how often the calling goroutine has gone on in a runtime that closes, and says
+/// whether that was often enough.
+fn was_let_go_enough(g: &'static G) -> bool {
+    // SAFETY: the goroutine runs, and it is the caller.
+    let Some(frame) = (unsafe { g.frame() }) else { return false };
+    let let_go = &frame.ext.let_go;
+    let_go.set(let_go.get().saturating_add(1));
+    let_go.get() > POLLS
 }
 
 /// A [`safe_point`] at the end of a call that wakes others: they do not wait until its
@@ -364,6 +423,11 @@ fn leave(g: &'static G, how: Suspend) -> Resume {
 /// Unwinds the calling goroutine to its root, without a panic message.
 #[cold]
 pub(crate) fn unwind() -> ! {
+    // SAFETY: the goroutine runs, and it is the caller.
+    if let Some(frame) = m::current_g().and_then(|g| unsafe { g.frame() }) {
+        // Who catches it may clean up before it is told again.
+        frame.ext.let_go.set(0);
+    }
     std::panic::resume_unwind(Box::new(Shutdown))
 }
 

@@ -170,7 +170,9 @@ impl Retaker {
             self.look_at(i, p, now, &mut looked);
             pending |= self.seen[i].asked.is_some();
         }
-        park::set_requests(self.sched, pending);
+        if !self.sched.closing() {
+            park::set_requests(self.sched, pending);
+        }
         let stuck = latch::stuck();
         if std::mem::replace(&mut self.stuck, stuck) != stuck {
             self.let_one_go(now, &mut looked);

@@ -4,8 +4,8 @@
 //!    goroutine leaves. The queues are closed: what is made ready from outside
 //!    is not queued any more.
 //! 2. **Stop.** Sleeping Ms are woken and end. Running ones end as soon as
-//!    their goroutine parks, yields or returns. Waits for them, up to the
-//!    deadline.
+//!    their goroutine parks, yields or returns; it yields when it looks at something
+//!    in vain, or begins what might wait. Waits for them, up to the deadline.
 //! 3. **Unwind.** With no M left, every goroutine that still lives is this
 //!    thread's: one that never ran has its closure dropped, one that is parked
 //!    is resumed with the order to unwind, so that everything on its stack is
@@ -13,8 +13,8 @@
 //! 4. **Leave.** sysmon ends, others who waited in this runtime's poller are told to
 //!    wait elsewhere, all threads are joined, the scheduler is recycled.
 //!
-//! A goroutine that does not stop by the deadline (it computes, blocks its
-//! thread, or refuses to unwind) is left behind with its thread and reported on
+//! A goroutine that does not stop by the deadline (it computes and calls nothing that
+//! could wait, blocks its thread, or refuses to unwind) is left behind with its thread and reported on
 //! standard error. Its memory stays valid for as long as the process lives.
 
 use super::exec;
@@ -25,7 +25,7 @@ use super::protocol::join::Finish;
 use super::schedt::Sched;
 use super::task::Shutdown;
 use super::waiter::Waiter;
-use super::{g_pool, in_place, netpoll, sysmon};
+use super::{g_pool, in_place, netpoll, park, sysmon};
 use crate::context::{Resume, Suspend};
 use crate::prim::atomic::{AtomicBool, Ordering};
 use crate::prim::fatal::fatal;
@@ -149,6 +149,13 @@ fn close_blocking(sched: &'static Sched) -> Left {
 
 /// Steps 1 to 3. Whoever comes second waits and finds nothing to do.
 fn wind_down(sched: &'static Sched, deadline: u64) -> Left {
+    let left = wind_down_asked(sched, deadline);
+    // It would slow other runtimes down.
+    park::set_requests(sched, false);
+    left
+}
+
+fn wind_down_asked(sched: &'static Sched, deadline: u64) -> Left {
     let mut given_up = sched.winding_down.lock();
     if *given_up {
         return Left::Behind(sched.goroutines());
@@ -156,6 +163,9 @@ fn wind_down(sched: &'static Sched, deadline: u64) -> Left {
     stop_everything(sched);
     let mut unwinders = Unwinders::new(sched);
     loop {
+        // Each time: sysmon, which says whether it asks somebody, may have seen too late
+        // that the runtime closes.
+        park::set_requests(sched, true);
         // Ms that wait with their goroutine may wait for one that must be
         // unwound first.
         let threads = sched.shared.lock().threads;

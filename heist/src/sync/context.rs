@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone)]
 pub struct Context {
-    node: Arc<Node>,
+    handle: Arc<Handle>,
     values: Option<Arc<Value>>,
 }
 
@@ -68,16 +68,52 @@ impl Error for ContextError {}
 type Cause = Arc<dyn Error + Send + Sync>;
 
 /// One that can end by itself. Contexts that differ only in their values share it.
+///
+/// Who can end it has it: its parent, its timer, and the handle, which a [`CancelFunc`]
+/// has. It knows the first and the last of them weakly. So it lives for as long as it can
+/// end, whoever waits for that, and no longer.
 struct Node {
-    parent: Option<Arc<Node>>,
+    /// None of the background.
+    parent: Option<Weak<Node>>,
     /// What its parent knows it by.
     number: u64,
     deadline: Option<Instant>,
     /// Disconnected when it ends; of the background, never.
     done: Receiver<()>,
     state: Lock<State>,
+    handle: Weak<Handle>,
+}
+
+/// What contexts, and those who may end them, share.
+struct Handle {
+    node: Arc<Node>,
     /// Ends it when the deadline has come. For whoever ends it first.
     timer: OnceLock<Timer>,
+}
+
+impl Handle {
+    fn new(make: impl FnOnce(Weak<Handle>) -> Node) -> Arc<Handle> {
+        Arc::new_cyclic(|handle| Handle {
+            node: Arc::new(make(handle.clone())),
+            timer: OnceLock::new(),
+        })
+    }
+
+    fn stop_timer(&self) {
+        if let Some(timer) = self.timer.get() {
+            timer.stop();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // If its end matters to somebody yet, its timer runs on by itself.
+        if !self.node.matters() {
+            self.stop_timer();
+            self.node.leave();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -86,7 +122,7 @@ struct State {
     /// Dropped when it ends.
     alive: Option<Sender<()>>,
     /// Those that end with it, and what is called then, by their numbers.
-    children: HashMap<u64, Weak<Node>>,
+    children: HashMap<u64, Arc<Node>>,
     functions: HashMap<u64, Box<dyn FnOnce() + Send>>,
     last: u64,
 }
@@ -118,47 +154,84 @@ impl Context {
     /// The root of all others: it does not end and has no values.
     #[must_use]
     pub fn background() -> Context {
-        static ROOT: OnceLock<Arc<Node>> = OnceLock::new();
+        static ROOT: OnceLock<Arc<Handle>> = OnceLock::new();
         let root = ROOT.get_or_init(|| {
-            Arc::new(Node {
+            Handle::new(|handle| Node {
                 parent: None,
                 number: 0,
                 deadline: None,
                 done: chan::never(),
                 state: Lock::new(Rank::Leaf, State::default()),
-                timer: OnceLock::new(),
+                handle,
             })
         });
-        Context { node: Arc::clone(root), values: None }
+        Context { handle: Arc::clone(root), values: None }
+    }
+
+    /// The same, where it is not clear yet which context is to be used, or where the caller
+    /// cannot hand one down yet: Go's `context.TODO`, to be searched for.
+    ///
+    /// ```
+    /// use heist::sync::Context;
+    ///
+    /// let context = Context::todo();
+    /// assert!(context.err().is_none() && context.deadline().is_none());
+    /// ```
+    #[must_use]
+    pub fn todo() -> Context {
+        Context::background()
+    }
+
+    /// A context with the same values that does not end: what goes on when the request that
+    /// it was begun for is over. It has no deadline either.
+    ///
+    /// ```
+    /// use heist::sync::Context;
+    ///
+    /// struct User(&'static str);
+    /// let (request, cancel) = Context::background().with_value(User("ada")).with_cancel();
+    /// let audit = request.without_cancel();
+    /// cancel.cancel();
+    /// assert!(request.err().is_some() && audit.err().is_none());
+    /// assert_eq!(audit.value::<User>().unwrap().0, "ada");
+    /// ```
+    #[must_use]
+    pub fn without_cancel(&self) -> Context {
+        Context { handle: Context::background().handle, values: self.values.clone() }
     }
 
     /// A context that ends when the function is called or dropped.
     pub fn with_cancel(&self) -> (Context, CancelFunc) {
-        self.child(self.node.deadline)
+        self.child(self.deadline())
     }
 
     /// A context that ends at the deadline, unless its function is called or
     /// dropped before. Of two deadlines the earlier counts.
     pub fn with_deadline(&self, deadline: Instant) -> (Context, CancelFunc) {
-        if self.node.deadline.is_some_and(|earlier| earlier <= deadline) {
-            return self.child(self.node.deadline);
-        }
-        let (context, cancel) = self.child(Some(deadline));
-        if deadline <= clock::instant() {
-            context.node.end(ContextError::DeadlineExceeded, None);
-            return (context, cancel);
-        }
-        let node = Arc::downgrade(&context.node);
-        let timer = Timer::at(deadline, move || {
-            if let Some(node) = node.upgrade() {
-                node.end(ContextError::DeadlineExceeded, None);
-            }
-        });
-        let timer = context.node.timer.get_or_init(|| timer);
-        if context.ended().is_some() {
-            timer.stop(); // the parent was faster
-        }
-        (context, cancel)
+        self.ends_by(deadline, None)
+    }
+
+    /// As [`with_deadline`](Self::with_deadline), and if it ends by that deadline, then for
+    /// this [`cause`](Self::cause). Of a cancellation, and of a deadline before this one, it
+    /// is not the cause.
+    ///
+    /// ```
+    /// use heist::sync::{Context, ContextError};
+    /// use std::io::Error;
+    /// use std::time::Instant;
+    ///
+    /// let now = Instant::now();
+    /// let (context, _cancel) =
+    ///     Context::background().with_deadline_cause(now, Error::other("the shop is closed"));
+    /// assert_eq!(context.err(), Some(ContextError::DeadlineExceeded));
+    /// assert_eq!(context.cause().unwrap().to_string(), "the shop is closed");
+    /// ```
+    pub fn with_deadline_cause(
+        &self,
+        deadline: Instant,
+        cause: impl Error + Send + Sync + 'static,
+    ) -> (Context, CancelFunc) {
+        self.ends_by(deadline, Some(Arc::new(cause)))
     }
 
     /// As [`with_deadline`](Self::with_deadline), so long from now.
@@ -178,6 +251,29 @@ impl Context {
         }
     }
 
+    /// As [`with_deadline_cause`](Self::with_deadline_cause), so long from now.
+    ///
+    /// ```
+    /// use heist::sync::Context;
+    /// use std::io::Error;
+    /// use std::time::Duration;
+    ///
+    /// let (context, _cancel) = Context::background()
+    ///     .with_timeout_cause(Duration::from_millis(1), Error::other("no answer from the disk"));
+    /// assert!(context.done().recv().is_err());
+    /// assert_eq!(context.cause().unwrap().to_string(), "no answer from the disk");
+    /// ```
+    pub fn with_timeout_cause(
+        &self,
+        timeout: Duration,
+        cause: impl Error + Send + Sync + 'static,
+    ) -> (Context, CancelFunc) {
+        match clock::instant().checked_add(timeout) {
+            Some(deadline) => self.with_deadline_cause(deadline, cause),
+            None => self.with_cancel(), // as above
+        }
+    }
+
     /// A context with a value, which is known by its type: a type of one's own for
     /// each purpose, as Go advises for keys.
     ///
@@ -192,7 +288,7 @@ impl Context {
     #[must_use]
     pub fn with_value<T: Any + Send + Sync>(&self, value: T) -> Context {
         let value = Value { value: Box::new(value), next: self.values.clone() };
-        Context { node: Arc::clone(&self.node), values: Some(Arc::new(value)) }
+        Context { handle: Arc::clone(&self.handle), values: Some(Arc::new(value)) }
     }
 
     /// The last value of that type that it or a context before it was made with.
@@ -209,10 +305,11 @@ impl Context {
     }
 
     /// A channel that is disconnected when the context ends: receiving from it
-    /// waits for that, alone or in a select.
+    /// waits for that, alone or in a select. Who has a clone of it need not keep the
+    /// context.
     #[must_use]
     pub fn done(&self) -> &Receiver<()> {
-        &self.node.done
+        &self.handle.node.done
     }
 
     /// Why it has ended; `None` if it has not. Every now and then a look in vain lets other
@@ -228,20 +325,20 @@ impl Context {
 
     /// [`err`](Self::err) that lets nobody else run.
     fn ended(&self) -> Option<ContextError> {
-        self.node.state.lock().ended.as_ref().map(|(error, _)| *error)
+        self.handle.node.state.lock().ended.as_ref().map(|(error, _)| *error)
     }
 
     /// What was given as the cause of its end, or of its parent's; without that,
     /// what [`err`](Self::err) says.
     #[must_use]
     pub fn cause(&self) -> Option<Arc<dyn Error + Send + Sync>> {
-        self.node.state.lock().ended.as_ref().map(|(_, cause)| Arc::clone(cause))
+        self.handle.node.state.lock().ended.as_ref().map(|(_, cause)| Arc::clone(cause))
     }
 
     /// When it ends at the latest, if that is known.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.node.deadline
+        self.handle.node.deadline
     }
 
     /// Calls a function when the context ends, on a goroutine of its own; at once
@@ -258,7 +355,7 @@ impl Context {
     /// assert!(!stop.stop(), "too late");
     /// ```
     pub fn after_func<F: FnOnce() + Send + 'static>(&self, f: F) -> AfterFunc {
-        let mut state = self.node.state.lock();
+        let mut state = self.handle.node.state.lock();
         let number = state.next_number();
         if state.ended.is_some() {
             drop(state);
@@ -266,24 +363,46 @@ impl Context {
         } else {
             state.functions.insert(number, Box::new(f));
         }
-        AfterFunc { node: Arc::clone(&self.node), number }
+        AfterFunc { handle: Arc::clone(&self.handle), number }
     }
 
     /// A child that ends with this context.
     fn child(&self, deadline: Option<Instant>) -> (Context, CancelFunc) {
+        let parent = &self.handle.node;
         let (sender, done) = chan::bounded(0);
         let state = State { alive: Some(sender), ..State::default() };
-        let node = Arc::new(Node {
-            parent: Some(Arc::clone(&self.node)),
-            number: self.node.state.lock().next_number(),
+        let handle = Handle::new(|handle| Node {
+            parent: Some(Arc::downgrade(parent)),
+            number: parent.state.lock().next_number(),
             deadline,
             done,
             state: Lock::new(Rank::Leaf, state),
-            timer: OnceLock::new(),
+            handle,
         });
-        self.node.adopt(&node);
+        parent.adopt(&handle.node);
         let values = self.values.clone();
-        (Context { node: Arc::clone(&node), values }, CancelFunc { node, on_drop: true })
+        (Context { handle: Arc::clone(&handle), values }, CancelFunc { handle, on_drop: true })
+    }
+
+    /// A child that ends at the deadline, too, and then for that cause.
+    fn ends_by(&self, deadline: Instant, cause: Option<Cause>) -> (Context, CancelFunc) {
+        if self.deadline().is_some_and(|earlier| earlier <= deadline) {
+            return self.child(self.deadline());
+        }
+        let (context, cancel) = self.child(Some(deadline));
+        if deadline <= clock::instant() {
+            context.handle.node.end(ContextError::DeadlineExceeded, cause);
+            return (context, cancel);
+        }
+        let node = Arc::clone(&context.handle.node);
+        let timer = Timer::at(deadline, move || {
+            node.end(ContextError::DeadlineExceeded, cause.clone());
+        });
+        let timer = context.handle.timer.get_or_init(|| timer);
+        if context.ended().is_some() {
+            timer.stop(); // the parent was faster
+        }
+        (context, cancel)
     }
 }
 
@@ -299,7 +418,7 @@ impl Node {
             // The background has no end, and need not know.
             None if self.parent.is_none() => {}
             None => {
-                state.children.insert(child.number, Arc::downgrade(child));
+                state.children.insert(child.number, Arc::clone(child));
             }
         }
     }
@@ -327,33 +446,61 @@ impl Node {
         drop(state);
         // From here on without the lock: others are woken, and run.
         drop(alive);
-        rest.extend(children.into_values().filter_map(|child| child.upgrade()));
+        rest.extend(children.into_values());
         functions.into_values().for_each(|f| drop(thread::spawn(f)));
+        if let Some(handle) = self.handle.upgrade() {
+            handle.stop_timer();
+        }
         self.leave();
     }
 
-    /// Nobody needs to end it any more.
+    /// Whether anybody could tell that it ends: who has it, who has its channel, a child,
+    /// a function. Nobody gets to it anew who does not yet. (Who had the channel and drops
+    /// it says so to nobody: then it stays until it ends.)
+    fn matters(&self) -> bool {
+        if self.handle.strong_count() > 0 || !self.done.is_only_one() {
+            return true;
+        }
+        let state = self.state.lock();
+        !state.children.is_empty() || !state.functions.is_empty()
+    }
+
+    /// Its parent need not end it any more; nor need that parent's parent end that, if this
+    /// was what mattered there.
     fn leave(&self) {
-        if let Some(timer) = self.timer.get() {
-            timer.stop();
+        let (mut number, mut parent) = (self.number, self.parent());
+        while let Some(node) = parent {
+            let left = node.state.lock().children.remove(&number);
+            if left.is_none() || node.matters() {
+                break;
+            }
+            (number, parent) = (node.number, node.parent());
         }
-        if let Some(parent) = &self.parent {
-            let left = parent.state.lock().children.remove(&self.number);
-            drop(left);
-        }
+    }
+
+    /// Its parent, if that can still end.
+    fn parent(&self) -> Option<Arc<Node>> {
+        self.parent.as_ref().and_then(Weak::upgrade)
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.leave();
+        let mut state = self.state.lock();
+        let alive = state.alive.take();
+        let children = std::mem::take(&mut state.children);
+        drop(state);
+        // It has not ended, and will not.
+        if let Some(alive) = alive {
+            alive.forsake();
+        }
         // As with values.
-        let mut parent = self.parent.take();
-        while let Some(node) = parent {
-            parent = Arc::into_inner(node).and_then(|mut node| {
-                node.leave();
-                node.parent.take()
-            });
+        let mut rest: Vec<Arc<Node>> = children.into_values().collect();
+        while let Some(node) = rest.pop() {
+            if let Some(node) = Arc::into_inner(node) {
+                let children = std::mem::take(&mut node.state.lock().children);
+                rest.extend(children.into_values());
+            }
         }
     }
 }
@@ -374,14 +521,14 @@ impl fmt::Debug for Context {
 /// mean something else.
 #[must_use = "dropping it cancels the context"]
 pub struct CancelFunc {
-    node: Arc<Node>,
+    handle: Arc<Handle>,
     on_drop: bool,
 }
 
 impl CancelFunc {
     /// Cancels the context and all that were made from it. Again does nothing.
     pub fn cancel(&self) {
-        self.node.end(ContextError::Canceled, None);
+        self.handle.node.end(ContextError::Canceled, None);
         park::safe_point();
     }
 
@@ -397,7 +544,7 @@ impl CancelFunc {
     /// assert_eq!(context.cause().unwrap().to_string(), "disk full");
     /// ```
     pub fn cancel_with(&self, cause: impl Error + Send + Sync + 'static) {
-        self.node.end(ContextError::Canceled, Some(Arc::new(cause)));
+        self.handle.node.end(ContextError::Canceled, Some(Arc::new(cause)));
         park::safe_point();
     }
 
@@ -425,17 +572,18 @@ impl fmt::Debug for CancelFunc {
 /// A function that [`Context::after_func`] is going to call. Dropping it does not
 /// stop that.
 ///
-/// A context that nobody has any more, nor its [`CancelFunc`], nor one of these,
-/// does not end, and calls nothing.
+/// It is called also if nobody has the context any more. One that nothing can end,
+/// neither a [`CancelFunc`] nor a deadline nor a parent that can end, calls nothing, and
+/// drops its functions when it goes.
 pub struct AfterFunc {
-    node: Arc<Node>,
+    handle: Arc<Handle>,
     number: u64,
 }
 
 impl AfterFunc {
     /// The function is not to be called. Returns whether that was in time.
     pub fn stop(&self) -> bool {
-        let stopped = self.node.state.lock().functions.remove(&self.number);
+        let stopped = self.handle.node.state.lock().functions.remove(&self.number);
         stopped.is_some()
     }
 }

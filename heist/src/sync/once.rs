@@ -63,7 +63,7 @@ impl Once {
     where
         F: FnOnce(),
     {
-        park::safe_point();
+        park::wait_point();
         if !self.is_completed() {
             self.call(false, |_| f(), Location::caller());
         }
@@ -91,7 +91,7 @@ impl Once {
     where
         F: FnOnce(&OnceState),
     {
-        park::safe_point();
+        park::wait_point();
         if !self.is_completed() {
             self.call(true, f, Location::caller());
         }
@@ -121,7 +121,7 @@ impl Once {
     /// ```
     #[track_caller]
     pub fn wait(&self) {
-        park::safe_point();
+        park::wait_point();
         while !self.is_completed() {
             if self.word.is_poisoned() {
                 poisoned();
@@ -133,7 +133,7 @@ impl Once {
     /// Like [`wait`](Self::wait), but goes on waiting if a run panics.
     #[track_caller]
     pub fn wait_force(&self) {
-        park::safe_point();
+        park::wait_point();
         while !self.is_completed() {
             self.sleep(Until::Complete, Location::caller());
         }

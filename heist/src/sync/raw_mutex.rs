@@ -47,7 +47,7 @@ impl RawMutex {
 
     #[inline(always)]
     pub(super) fn lock(&self, site: &'static Location<'static>) {
-        park::safe_point();
+        park::wait_point();
         let me = Waiter::current();
         if self.word.try_lock(me.word()).is_err() {
             self.lock_contended(me, site, Contender::default());
@@ -58,7 +58,7 @@ impl RawMutex {
 
     #[inline]
     pub(super) fn try_lock(&self) -> bool {
-        park::safe_point();
+        park::wait_point();
         let taken = self.try_lock_only();
         if !taken {
             park::poll_point();

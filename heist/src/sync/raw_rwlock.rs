@@ -23,7 +23,7 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn read(&self, site: &'static Location<'static>) {
-        park::safe_point();
+        park::wait_point();
         if !self.word.try_enter(Kind::Reader) {
             self.enter(Kind::Reader, READERS, Wait::new(WaitReason::RwLockRead, site));
         }
@@ -31,7 +31,7 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn write(&self, site: &'static Location<'static>) {
-        park::safe_point();
+        park::wait_point();
         if !self.word.try_enter(Kind::Writer) {
             self.enter(Kind::Writer, WRITERS, Wait::new(WaitReason::RwLockWrite, site));
         }
@@ -39,7 +39,7 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn try_enter(&self, kind: Kind) -> bool {
-        park::safe_point();
+        park::wait_point();
         let entered = self.try_enter_only(kind);
         if !entered {
             park::poll_point();

@@ -50,7 +50,7 @@ impl Semaphore {
         if permits == 0 {
             park::poll_point()
         } else {
-            park::safe_point()
+            park::wait_point()
         }
         permits
     }
@@ -178,7 +178,7 @@ impl Semaphore {
     }
 
     fn try_take(&self, n: usize) -> bool {
-        park::safe_point();
+        park::wait_point();
         let mut queue = self.queue.lock();
         let taken = queue.is_empty(0) && *queue >= n as u64;
         if taken {
@@ -192,7 +192,7 @@ impl Semaphore {
     }
 
     fn take(&self, n: u64, deadline: Option<u64>, site: &'static Location<'static>) -> bool {
-        park::safe_point();
+        park::wait_point();
         let mut queue = self.queue.lock();
         if queue.is_empty(0) && *queue >= n {
             *queue -= n;

@@ -184,7 +184,7 @@ impl Shared {
     }
 
     fn wait(&self, site: &'static Location<'static>) {
-        park::safe_point();
+        park::wait_point();
         // Acquire: pairs with the releases in `done`.
         if self.word.load(Ordering::Acquire) < ONE {
             return;

@@ -35,6 +35,8 @@ pub struct JoinHandle<T> {
 unsafe impl<T> Send for JoinHandle<T> {}
 // SAFETY: through a shared reference there is only `thread` and `is_finished`.
 unsafe impl<T> Sync for JoinHandle<T> {}
+// The value is not in the handle.
+impl<T> Unpin for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
     pub(super) fn new(g: &'static G, name: Option<Arc<str>>) -> Self {

@@ -208,7 +208,7 @@ pub fn park() {
     let Some(g) = m::current_g() else { return prim::thread::park() };
     match g.ticket.park() {
         Parking::Sleep => sleep_parked(g, Location::caller()),
-        Parking::Token => parking::safe_point(),
+        Parking::Token => parking::wait_point(),
     }
 }
 
@@ -223,7 +223,7 @@ pub fn park() {
 pub fn park_timeout(timeout: Duration) {
     let Some(g) = m::current_g() else { return prim::thread::park_timeout(timeout) };
     if g.ticket.park() == Parking::Token {
-        return parking::safe_point();
+        return parking::wait_point();
     }
     let number = g.turn().begin();
     let due = Due::Unpark(g, number);

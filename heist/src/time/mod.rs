@@ -64,6 +64,8 @@ pub fn sleep(duration: Duration) {
 pub fn sleep_until(deadline: Instant) {
     if deadline > clock::instant() {
         sleep_until_clock(clock::at(deadline), Location::caller());
+    } else {
+        park::poll_point();
     }
 }
 

@@ -5,6 +5,7 @@
 mod common;
 mod dropping;
 mod leaks;
+mod polling;
 mod run;
 mod spawning;
 mod stubborn;

@@ -150,6 +150,14 @@ fn is_finished_turns_true_and_join_then_has_the_value() {
     });
 }
 
+/// As std's: the value is elsewhere.
+#[test]
+fn handles_can_be_moved_whatever_the_value_is() {
+    fn is_unpin<T: Unpin>() {}
+    is_unpin::<thread::JoinHandle<std::marker::PhantomPinned>>();
+    is_unpin::<thread::ScopedJoinHandle<'static, std::marker::PhantomPinned>>();
+}
+
 #[test]
 fn a_handle_knows_the_goroutine_that_it_is_of() {
     watched(|| {

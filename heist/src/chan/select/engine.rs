@@ -167,7 +167,7 @@ pub(super) fn select<'a>(
     landing: &mut Landing,
     site: Site,
 ) -> Option<Chosen<'a>> {
-    park::safe_point();
+    park::wait_point();
     if cases.is_empty() {
         sleep_without_cases(until, site);
         return None;
@@ -303,7 +303,7 @@ pub(super) fn ready(
     biased: bool,
     site: Site,
 ) -> Option<usize> {
-    park::safe_point();
+    park::wait_point();
     if cases.is_empty() {
         sleep_without_cases(until, site);
         return None;
