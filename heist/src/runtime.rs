@@ -6,7 +6,7 @@ use crate::sched::mask::MAX_PROCS;
 use crate::sched::schedt::Sched;
 use crate::sched::{m, shutdown, signal, spawn, stop};
 use crate::stacks;
-use crate::thread::JoinHandle;
+use crate::thread::{JoinHandle, join};
 use std::panic::Location;
 use std::sync::OnceLock;
 
@@ -85,7 +85,7 @@ impl Runtime {
         T: Send + 'static,
     {
         JoinHandle::spawn_on(self.sched, f, spawn::Options::default(), Location::caller())
-            .unwrap_or_else(|error| panic!("failed to spawn goroutine: {error}"))
+            .unwrap_or_else(|error| join::not_spawned(&error, Location::caller()))
     }
 
     /// The number of this runtime's Ps.
@@ -149,7 +149,7 @@ where
             Some(id) => panic!("the runtime was shut down by a panic in goroutine {id}"),
             None => std::panic::resume_unwind(payload),
         },
-        Err(error) => panic!("failed to spawn goroutine: {error}"),
+        Err(error) => join::failed(&error),
     }
 }
 
