@@ -22,8 +22,8 @@ pub use lock_thread::{Pinned, lock_os_thread, pin, unlock_os_thread};
 ///
 /// Most programs need none of their own: [`heist::go`](crate::go) starts the
 /// default one at its first use. Dropping a runtime stops it: goroutines that
-/// are parked are unwound (their destructors run, and whoever joins them gets an
-/// error), no thread stays behind.
+/// are parked are unwound (their destructors run, and whoever joins them from outside gets an
+/// error) without a word, no thread stays behind.
 ///
 /// ```
 /// let runtime = heist::Builder::new().max_procs(1).build()?;

@@ -111,7 +111,8 @@ impl<'scope> Scope<'scope, '_> {
     /// # Panics
     ///
     /// If there is no memory for it; [`Builder::spawn_scoped`] returns an error
-    /// instead.
+    /// instead. As [`heist::go`](crate::go), it unwinds a goroutine whose runtime shuts
+    /// down.
     #[track_caller]
     pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
