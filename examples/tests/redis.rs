@@ -12,6 +12,8 @@ fn server() -> Server {
     Server::start(env!("CARGO_BIN_EXE_redis"), &[])
 }
 
+const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+
 /// Sends a command, and checks what comes back.
 #[track_caller]
 fn ask(stream: &TcpStream, command: &str, answer: &str) {
@@ -40,16 +42,12 @@ fn commands_and_answers() {
     ask(stream, "LRANGE l 5 9", "*0\r\n");
     ask(stream, "SORT l", "*4\r\n$1\r\n2\r\n$1\r\n9\r\n$2\r\n10\r\n$2\r\n33\r\n");
     ask(stream, "SORT l ALPHA DESC", "*4\r\n$1\r\n9\r\n$2\r\n33\r\n$1\r\n2\r\n$2\r\n10\r\n");
-    ask(stream, "GET l", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n");
+    ask(stream, "GET l", WRONG_TYPE);
     ask(stream, "RPOP l", "$1\r\n2\r\n");
     ask(stream, "LPOP l", "$2\r\n33\r\n");
     ask(stream, "BRPOP none l 1", "*2\r\n$1\r\nl\r\n$1\r\n9\r\n");
     ask(stream, "SET l text", "+OK\r\n");
-    ask(
-        stream,
-        "LPUSH l x",
-        "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
-    );
+    ask(stream, "LPUSH l x", WRONG_TYPE);
     ask(stream, "NOSUCH", "-ERR unknown command or arguments: NOSUCH\r\n");
     ask(stream, "PTTL l", ":-1\r\n");
     ask(stream, "TTL missing", ":-2\r\n");
@@ -63,6 +61,81 @@ fn commands_and_answers() {
 }
 
 #[test]
+fn values_have_a_type() {
+    let server = server();
+    let stream = &server.connect();
+    ask(stream, "SET t 1", "+OK\r\n");
+    ask(stream, "RPUSH l 1", ":1\r\n");
+    let of_texts = ["GET l", "INCR l", "INCRBY l 2"];
+    let of_lists = ["LPUSH t x", "RPUSH t x", "LPOP t", "RPOP t", "LLEN t", "LRANGE t 0 -1"];
+    let others = ["SORT t", "BLPOP t 0", "BRPOP none t 0"];
+    for command in of_texts.iter().chain(&of_lists).chain(&others) {
+        ask(stream, command, WRONG_TYPE);
+    }
+    ask(stream, "GET t", "$1\r\n1\r\n");
+    ask(stream, "LRANGE l 0 -1", "*1\r\n$1\r\n1\r\n");
+    // What fails leaves nothing behind.
+    ask(stream, "INCRBY new x", "-ERR value is not an integer or out of range\r\n");
+    ask(stream, "EXISTS new", ":0\r\n");
+    // It may be set to another type.
+    ask(stream, "SET l x", "+OK\r\n");
+    ask(stream, "GET l", "$1\r\nx\r\n");
+}
+
+#[test]
+fn ranges_of_any_size() {
+    let server = server();
+    let stream = &server.connect();
+    let (all, max, min) = ("*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n", i64::MAX, i64::MIN);
+    ask(stream, "RPUSH l a b c", ":3\r\n");
+    ask(stream, &format!("LRANGE l 0 {max}"), all);
+    ask(stream, &format!("LRANGE l {min} -1"), all);
+    ask(stream, &format!("LRANGE l {min} {max}"), all);
+    ask(stream, &format!("LRANGE l {max} {max}"), "*0\r\n");
+    ask(stream, &format!("LRANGE l {min} {min}"), "*0\r\n");
+    ask(stream, "LRANGE l 0 -4", "*0\r\n");
+    ask(stream, "LRANGE l -2 -2", "*1\r\n$1\r\nb\r\n");
+    ask(stream, "LRANGE none 0 -1", "*0\r\n");
+}
+
+/// What says nothing is not answered; what cannot be understood is, and ends it.
+#[test]
+fn the_protocol_and_its_limits() {
+    let server = server();
+    let stream = &server.connect();
+    ask(stream, "\r\n  \r\n*0\r\n*-1\r\nPING", "+PONG\r\n");
+    // In one piece: the empty line does not keep back the answer before it.
+    ask(stream, "PING\r\n", "+PONG\r\n");
+    let long = |begin: &str| [begin.as_bytes(), &[b'1'; 64 << 10]].concat();
+    let too_long = [long(""), long("*")[..64 << 10].to_vec(), long("*1\r\n$")[..65540].to_vec()];
+    let wrong = ["*x\r\n", "*1\r\nPING\r\n", "*1\r\n$-1\r\n"].map(Vec::from);
+    for bytes in too_long.iter().chain(&wrong) {
+        let mut stream = server.connect();
+        stream.write_all(bytes).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert!(said.starts_with("-ERR ") && said.ends_with("\r\n"), "{said}");
+    }
+    ask(stream, "PING", "+PONG\r\n");
+}
+
+/// The server stops answering when the client does not read, and keeps one answer or so.
+#[test]
+fn answers_that_nobody_reads_are_not_collected() {
+    let server = server();
+    let stream = &server.connect();
+    let (big, times) = ("y".repeat(1_000_000), 300);
+    ask(stream, &format!("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$1000000\r\n{big}"), "+OK\r\n");
+    let answer = format!("$1000000\r\n{big}\r\n");
+    (&*stream).write_all(&b"GET big\r\n".repeat(times)).unwrap();
+    for _ in 0..times {
+        assert!(exchange(stream, b"", answer.len()) == answer.as_bytes());
+    }
+    let peak = server.peak_memory();
+    assert!(peak < 100, "{peak} MiB");
+}
+
+#[test]
 fn keys_end() {
     let server = server();
     let stream = &server.connect();
@@ -71,6 +144,13 @@ fn keys_end() {
     ask(stream, "PEXPIRE b 30", ":1\r\n");
     ask(stream, "SET c x PX 30", "+OK\r\n");
     ask(stream, "SET c again", "+OK\r\n");
+    // Those that have ended already are gone at once.
+    for end in ["EXPIRE d 0", "EXPIRE d -1", "PEXPIRE d 0"] {
+        ask(stream, "SET d x", "+OK\r\n");
+        ask(stream, end, ":1\r\n");
+        ask(stream, "GET d", "$-1\r\n");
+        ask(stream, end, ":0\r\n");
+    }
     ask(stream, "BLPOP nothing 0.1", "*-1\r\n");
     // Each has a timer of its own, which may be later than that of the pop.
     assert!((0..2000).any(|_| {
@@ -99,7 +179,7 @@ fn blocking_pops_are_served_in_order() {
     gone.read_to_string(&mut last).unwrap();
     assert_eq!(last, "*-1\r\n");
     let stream = &server.connect();
-    ask(stream, "RPUSH queue 0 1", ":1\r\n");
+    ask(stream, "RPUSH queue 0 1", ":2\r\n");
     ask(stream, "RPUSH other 2", ":1\r\n");
     for (i, waiter) in waiters.iter().enumerate() {
         let key = if i < 2 { "queue" } else { "other" };
@@ -110,7 +190,37 @@ fn blocking_pops_are_served_in_order() {
     ask(stream, "LPOP queue", "$4\r\nleft\r\n");
 }
 
-/// Whoever waits at two lists may be given one of each, if the second comes while it leaves.
+/// All is pushed before somebody is served, from the side that it asked for.
+#[test]
+fn a_blocking_pop_takes_from_what_was_pushed_together() {
+    let server = server();
+    let (left, right, stream) = (&server.connect(), &server.connect(), &server.connect());
+    exchange(left, b"PING\r\nBLPOP q 0\r\n", 7);
+    exchange(right, b"PING\r\nBRPOP q 0\r\n", 7);
+    ask(stream, "LPUSH q a b c d", ":4\r\n");
+    for (waiter, got) in [(left, "d"), (right, "a")] {
+        let answer = format!("*2\r\n$1\r\nq\r\n$1\r\n{got}\r\n");
+        assert_eq!(exchange(waiter, b"", answer.len()), answer.as_bytes());
+    }
+    ask(stream, "LRANGE q 0 -1", "*2\r\n$1\r\nc\r\n$1\r\nb\r\n");
+}
+
+/// Whoever watches a connection for its pop leaves with the pop.
+#[test]
+fn pops_that_give_up_leave_nothing_behind() {
+    let server = server();
+    ask(&server.connect(), "PING", "+PONG\r\n");
+    let own = server.own_descriptors();
+    let stream = &server.connect();
+    let answers = exchange(stream, &b"BLPOP none 0.001\r\n".repeat(300), 5 * 300);
+    assert_eq!(answers, b"*-1\r\n".repeat(300));
+    assert!(server.settles_at(own + 1), "{own} and then {}", server.descriptors());
+    // And it is read from as before.
+    ask(stream, "RPUSH none 1", ":1\r\n");
+    ask(stream, "BLPOP none 0", "*2\r\n$4\r\nnone\r\n$1\r\n1\r\n");
+}
+
+/// Whoever waits at two lists is given one element, however soon the other list has one.
 #[test]
 fn what_is_pushed_is_popped_once() {
     let server = server();
@@ -232,6 +342,16 @@ for protocol in (2, 3):
     assert list(r.blpop(["none", "q"], 60)) == [b"q", b"v"]
     r.set("e", "x", px=20)
     assert any(r.get("e") is None or time.sleep(0.01) for _ in range(1000))
+    r.set("g", "x"); assert r.expire("g", 0) and r.get("g") is None
+    r.delete("w"); assert r.rpush("w", "x", "y") == 2
+    assert r.lrange("w", 0, 2**63 - 1) == [b"x", b"y"] == r.lrange("w", -2**63, -1)
+    for wrong in (lambda: r.incr("w"), lambda: r.lpop("a"), lambda: r.llen("a"), lambda: r.sort("a")):
+        try: wrong(); assert False
+        except redis.ResponseError as e: assert str(e).startswith("WRONGTYPE"), e
+    later = threading.Timer(0.1, lambda: redis.Redis(port=port, protocol=protocol).lpush("q", 1, 2, 3))
+    later.start()
+    assert list(r.blpop("q", 60)) == [b"q", b"3"]; later.join()
+    assert r.lrange("q", 0, -1) == [b"2", b"1"]
     r.set("t", "x", ex=100); assert 0 < r.ttl("t") <= 100 and r.exists("t") == 1
     p = r.pipeline(transaction=False)
     for i in range(100): p.set(f"k{i}", i)

@@ -19,7 +19,8 @@ use std::panic::Location;
 ///
 /// # Panics
 ///
-/// If there is no memory for it; [`thread::Builder`] returns an error instead.
+/// If there is no memory for it; [`thread::Builder`] returns an error instead. A goroutine
+/// whose runtime shuts down is unwound here, as it is where it waits, which is no panic.
 #[inline]
 #[track_caller]
 pub fn go<F, T>(f: F) -> JoinHandle<T>

@@ -6,7 +6,7 @@ use crate::sched::mask::MAX_PROCS;
 use crate::sched::schedt::Sched;
 use crate::sched::{m, shutdown, signal, spawn, stop};
 use crate::stacks;
-use crate::thread::JoinHandle;
+use crate::thread::{JoinHandle, join};
 use std::panic::Location;
 use std::sync::OnceLock;
 
@@ -22,8 +22,8 @@ pub use lock_thread::{Pinned, lock_os_thread, pin, unlock_os_thread};
 ///
 /// Most programs need none of their own: [`heist::go`](crate::go) starts the
 /// default one at its first use. Dropping a runtime stops it: goroutines that
-/// are parked are unwound (their destructors run, and whoever joins them gets an
-/// error), no thread stays behind. The others are unwound at their next call that
+/// are parked are unwound (their destructors run, and whoever joins them from outside gets an
+/// error) without a word, no thread stays behind. The others are unwound at their next call that
 /// waits, looks at something in vain (`try_recv`, say), or yields; of those that might wait
 /// and need not, such as the lock of a free mutex, a goroutine has some sixty more.
 ///
@@ -93,7 +93,7 @@ impl Runtime {
         T: Send + 'static,
     {
         JoinHandle::spawn_on(self.sched, f, spawn::Options::default(), Location::caller())
-            .unwrap_or_else(|error| panic!("failed to spawn goroutine: {error}"))
+            .unwrap_or_else(|error| join::not_spawned(&error, Location::caller()))
     }
 
     /// The number of this runtime's Ps.
@@ -157,7 +157,7 @@ where
             Some(id) => panic!("the runtime was shut down by a panic in goroutine {id}"),
             None => std::panic::resume_unwind(payload),
         },
-        Err(error) => panic!("failed to spawn goroutine: {error}"),
+        Err(error) => join::failed(&error),
     }
 }
 

@@ -2,102 +2,104 @@
 //! goroutine, `BLPOP` is a select, a subscription is a channel. Two commands that Redis
 //! has not: `BLOCK ms` blocks its thread, `SPIN ms` never yields; nobody else notices.
 
-use heist::chan::{self, Sender, select};
+use heist::chan::{self, Select, Sender};
 use heist::io::{self, BufRead, BufReader, Read, Write};
-use heist::net::TcpStream;
-use heist::sync::{LazyLock, Mutex, MutexGuard};
+use heist::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use heist::time::{Duration, Instant, Timer};
 use std::collections::{HashMap, VecDeque};
 
 type Bytes = Vec<u8>;
+type Waiter = (Sender<[Bytes; 2]>, bool); // pops from the front
 type Answer<T = Bytes> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 const NO_NUMBER: &str = "ERR value is not an integer or out of range";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+const MOST: usize = 64 << 10; // in a line that comes, and in replies that wait
+macro_rules! line {
+    ($($text:tt)*) => { Ok(format!("{}\r\n", format_args!($($text)*)).into_bytes()) };
+}
 
 #[derive(Default)]
 struct Store {
     texts: HashMap<Bytes, Bytes>,
-    lists: HashMap<Bytes, VecDeque<Bytes>>,
+    lists: HashMap<Bytes, VecDeque<Bytes>>, // none is empty
     ends: HashMap<Bytes, Instant>,
-    waiting: HashMap<Bytes, VecDeque<Sender<[Bytes; 2]>>>, // for lists; first come first served
+    waiting: HashMap<Bytes, VecDeque<Waiter>>, // for lists; first come first served
     subscribers: HashMap<Bytes, Vec<Sender<Bytes>>>,
 }
 
 fn store() -> MutexGuard<'static, Store> {
     static STORE: LazyLock<Mutex<Store>> = LazyLock::new(Mutex::default);
-    STORE.lock().unwrap()
+    STORE.lock().unwrap_or_else(PoisonError::into_inner) // a panic is its connection's only
 }
 
 impl Store {
     fn has(&self, key: &[u8]) -> bool {
         self.texts.contains_key(key) || self.lists.contains_key(key)
     }
-
+    fn text(&self, key: &[u8]) -> Answer<Option<&Bytes>> {
+        if self.lists.contains_key(key) { Err(WRONG_TYPE)? } else { Ok(self.texts.get(key)) }
+    }
+    fn list(&mut self, key: &[u8]) -> Answer<Option<&mut VecDeque<Bytes>>> {
+        if self.texts.contains_key(key) { Err(WRONG_TYPE)? } else { Ok(self.lists.get_mut(key)) }
+    }
     fn remove(&mut self, key: &[u8]) -> bool {
         self.ends.remove(key);
         self.texts.remove(key).is_some() || self.lists.remove(key).is_some()
     }
-
-    fn set_end(&mut self, key: &[u8], end: Instant) -> bool {
-        if self.has(key) {
-            self.ends.insert(key.into(), end);
-            let key = key.to_vec();
-            let _ = Timer::at(end, move || {
-                let mut store = store();
-                let _ = store.ends.get(&key) == Some(&end) && store.remove(&key);
-            });
+    fn set_end(&mut self, key: &[u8], end: Instant) -> Answer {
+        if !self.has(key) || end <= Instant::now() {
+            return line!(":{}", self.remove(key) as u8);
         }
-        self.has(key)
+        let key = key.to_vec();
+        self.ends.insert(key.clone(), end);
+        let _ = Timer::at(end, move || {
+            let mut store = store();
+            let _ = store.ends.get(&key) == Some(&end) && store.remove(&key);
+        });
+        line!(":1")
     }
 
-    fn push(&mut self, key: &[u8], element: &[u8], front: bool) -> Answer<usize> {
-        while let Some(first) = self.waiting.get_mut(key).and_then(VecDeque::pop_front) {
-            if first.try_send([key.into(), element.into()]).is_ok() {
-                return Ok(1); // if not, it has got one from another list
-            }
+    /// Pushes all, and then serves those who wait. One that is full has got another list's.
+    fn push(&mut self, key: &[u8], elements: &[Bytes], front: bool) -> Answer {
+        self.list(key)?;
+        let list = self.lists.entry(key.into()).or_default();
+        let put = if front { VecDeque::push_front } else { VecDeque::push_back };
+        elements.iter().for_each(|element| put(list, element.clone()));
+        let length = list.len();
+        while self.lists.contains_key(key)
+            && let Some((w, front)) = self.waiting.get_mut(key).and_then(VecDeque::pop_front)
+        {
+            let _ = w.is_full() || w.try_send([key.into(), self.pop(key, front)?.unwrap()]).is_ok();
         }
-        let free = (!self.texts.contains_key(key)).then_some(());
-        let list = free.map(|()| self.lists.entry(key.into()).or_default()).ok_or(WRONG_TYPE)?;
-        match front {
-            true => list.push_front(element.into()),
-            false => list.push_back(element.into()),
-        }
-        Ok(list.len())
+        line!(":{length}")
     }
 
-    fn pop(&mut self, key: &[u8], front: bool) -> Option<Bytes> {
-        let list = self.lists.get_mut(key)?;
+    fn pop(&mut self, key: &[u8], front: bool) -> Answer<Option<Bytes>> {
+        let Some(list) = self.list(key)? else { return Ok(None) };
         let element = if front { list.pop_front() } else { list.pop_back() };
         let _ = list.is_empty() && self.remove(key);
-        element
+        Ok(element)
     }
-}
-
-macro_rules! line {
-    ($($text:tt)*) => { Ok(format!("{}\r\n", format_args!($($text)*)).into_bytes()) };
 }
 
 fn bulk(text: Option<&Bytes>) -> Bytes {
     let some = |text: &Bytes| [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat();
     text.map_or(b"$-1\r\n".to_vec(), some)
 }
-
 fn array<'a>(items: impl ExactSizeIterator<Item = &'a Bytes>) -> Answer {
     let head = format!("*{}\r\n", items.len()).into_bytes();
     Ok(head.into_iter().chain(items.flat_map(|item| bulk(Some(item)))).collect())
 }
-
-fn number<T: std::str::FromStr>(bytes: &[u8]) -> Answer<T> {
-    Ok(str::from_utf8(bytes)?.trim_end().parse().map_err(|_| NO_NUMBER)?)
+fn number<T: std::str::FromStr>(bytes: impl AsRef<[u8]>) -> Answer<T> {
+    Ok(str::from_utf8(bytes.as_ref())?.trim_end().parse().map_err(|_| NO_NUMBER)?)
 }
-
-fn after(count: &[u8], unit: u64) -> Answer<Instant> {
-    let millis = number::<u64>(count)?.saturating_mul(unit);
+fn after(count: &[u8], unit: i64) -> Answer<Instant> {
+    let millis = number::<i64>(count)?.saturating_mul(unit).max(0) as u64;
     Ok(Instant::now().checked_add(Duration::from_millis(millis)).ok_or(NO_NUMBER)?)
 }
 
 struct Client {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<heist::net::TcpStream>,
     replies: Bytes,
     inbox: Option<Sender<Bytes>>, // since it subscribed, a goroutine writes to it
     channels: Vec<Bytes>,
@@ -105,26 +107,31 @@ struct Client {
 }
 
 impl Client {
-    fn command(&mut self) -> Answer<Vec<Bytes>> {
+    fn line(&mut self) -> Answer {
         let mut line = Bytes::new();
-        self.stream.read_until(b'\n', &mut line)?;
+        self.stream.by_ref().take(MOST as u64).read_until(b'\n', &mut line)?;
+        match line.last() {
+            Some(b'\n') => Ok(line),
+            _ if line.len() == MOST => Err("ERR Protocol error: too big inline request")?,
+            _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof))?,
+        }
+    }
+    fn command(&mut self) -> Answer<Vec<Bytes>> {
+        let line = self.line()?;
         let Some(count) = line.strip_prefix(b"*") else {
             let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
             return Ok(words.map(Bytes::from).collect());
         };
-        let mut args = Vec::new();
-        for _ in 0..number::<u32>(count)? {
-            let mut line = Bytes::new();
-            self.stream.read_until(b'\n', &mut line)?;
+        let argument = |_| {
+            let line = self.line()?;
             let length = line.strip_prefix(b"$").ok_or("ERR Protocol error: expected '$'")?;
             let mut arg = Bytes::new(); // grows with what comes, not with what is promised
             self.stream.by_ref().take(number::<u32>(length)?.into()).read_to_end(&mut arg)?;
             self.stream.read_exact(&mut [0; 2])?;
-            args.push(arg);
-        }
-        Ok(args)
+            Ok(arg)
+        };
+        (0..number::<i32>(count)?).map(argument).collect()
     }
-
     fn flush(&mut self) -> Answer<()> {
         let bytes = std::mem::take(&mut self.replies);
         let Some(inbox) = &self.inbox else { return Ok(self.stream.get_ref().write_all(&bytes)?) };
@@ -133,37 +140,32 @@ impl Client {
 
     /// Waits at several lists, the clock and the end of the connection at once.
     fn blocking_pop(&mut self, keys: &[Bytes], timeout: &[u8], front: bool) -> Answer {
-        let clock = match number::<f64>(timeout)? {
-            0.0 => chan::never(),
-            seconds => chan::after(Duration::try_from_secs_f64(seconds)?),
-        };
-        let (give, take) = chan::bounded(1);
-        let mut locked = store();
+        let time = Duration::try_from_secs_f64(number(timeout)?)?;
+        let clock = if time.is_zero() { chan::never() } else { chan::after(time) };
+        let ((give, take), mut locked) = (chan::bounded(1), store());
+        let first = keys.iter().find_map(|key| Some((key, locked.pop(key, front).transpose()?)));
+        if let Some((key, element)) = first {
+            return array([key, &element?].into_iter());
+        }
         for key in keys {
-            if let Some(element) = locked.pop(key, front) {
-                return array([key, &element].into_iter()); // nobody listens to `give`
-            }
-            locked.waiting.entry(key.clone()).or_default().push_back(give.clone());
+            locked.waiting.entry(key.clone()).or_default().push_back((give.clone(), front));
         }
         drop(locked);
-        self.flush()?;
-        let (hang_up, hung_up) = chan::bounded(1);
-        let (stream, tell) = (self.stream.get_ref().try_clone()?, hang_up.clone());
-        let _ = heist::go(move || matches!(stream.peek(&mut [0]), Ok(1)) || tell.send(()).is_ok());
-        let got = select! {
-            recv(take) -> got => got.ok(),
-            recv(clock) -> _ => None,
-            recv(hung_up) -> _ => None,
-        };
+        let _ = self.flush(); // one that is gone is found to be, below
+        let (stream, (hang_up, hung_up)) = (self.stream.get_ref(), chan::bounded(1));
+        heist::thread::scope(|scope| {
+            scope.spawn(|| matches!(stream.peek(&mut [0]), Ok(1)) || hang_up.send(()).is_ok());
+            let mut any = Select::new();
+            let _ = (any.recv(&take), any.recv(&clock), any.recv(&hung_up));
+            any.ready(); // and takes nothing: until it has the lock, it counts as served
+            stream.set_read_deadline(Some(Instant::now())); // ends the peek
+        });
+        stream.set_read_deadline(None);
         let mut locked = store();
         for key in keys {
-            locked.waiting.entry(key.clone()).or_default().retain(|w| !w.same_channel(&give));
+            locked.waiting.entry(key.clone()).or_default().retain(|w| !w.0.same_channel(&give));
         }
-        // Whoever pushes has the lock: from here on nothing comes. Two lists may have had one.
-        let mut got = got.into_iter().chain(take.try_recv());
-        let first = got.next();
-        got.for_each(|[key, second]| drop(locked.push(&key, &second, front)));
-        first.map_or_else(|| line!("*-1"), |got| array(got.iter()))
+        take.try_recv().map_or_else(|_| line!("*-1"), |got| array(got.iter()))
     }
 
     fn subscribe(&mut self, channel: &Bytes, on: bool) -> Answer<()> {
@@ -178,10 +180,8 @@ impl Client {
         let all = locked.subscribers.entry(channel.clone()).or_default();
         all.retain(|other| !other.same_channel(&inbox));
         self.channels.retain(|other| other != channel);
-        if on {
-            all.push(inbox.clone());
-            self.channels.push(channel.clone());
-        }
+        all.extend(on.then(|| inbox.clone()));
+        self.channels.extend(on.then(|| channel.clone()));
         let what = if on { "$9\r\nsubscribe" } else { "$11\r\nunsubscribe" };
         let (head, tail) = (format!("*3\r\n{what}\r\n"), format!(":{}\r\n", self.channels.len()));
         let reply = [head.as_bytes(), &bulk(Some(channel)), tail.as_bytes()].concat();
@@ -190,6 +190,7 @@ impl Client {
     }
 
     fn run(&mut self, name: &[u8], args: &[Bytes]) -> Answer {
+        let (left, unit) = (name.contains(&b'L'), if name.starts_with(b"P") { 1 } else { 1000 });
         match (name, args) {
             (b"PING", []) => line!("+PONG"),
             (b"PING" | b"ECHO", [text]) => Ok(bulk(Some(text))),
@@ -212,48 +213,41 @@ impl Client {
                 end.map(|end| store.set_end(key, end));
                 line!("+OK")
             }
-            (b"GET", [key]) if store().lists.contains_key(key) => Err(WRONG_TYPE.into()),
-            (b"GET", [key]) => Ok(bulk(store().texts.get(key))),
+            (b"GET", [key]) => Ok(bulk(store().text(key)?)),
             (b"INCR" | b"INCRBY", [key, by @ ..]) => {
                 let (mut store, by) = (store(), by.first().map_or(Ok(1), |by| number(by))?);
-                let text = store.texts.entry(key.clone()).or_insert(b"0".to_vec());
-                let new = number::<i64>(text)?.checked_add(by).ok_or(NO_NUMBER)?;
-                *text = new.to_string().into();
+                let new =
+                    store.text(key)?.map_or(Ok(0i64), number)?.checked_add(by).ok_or(NO_NUMBER)?;
+                store.texts.insert(key.clone(), new.to_string().into());
                 line!(":{new}")
             }
             (b"EXISTS", keys) => line!(":{}", keys.iter().filter(|key| store().has(key)).count()),
             (b"DEL", keys) => line!(":{}", keys.iter().filter(|key| store().remove(key)).count()),
-            (b"EXPIRE", [key, n]) => line!(":{}", store().set_end(key, after(n, 1000)?) as u8),
-            (b"PEXPIRE", [key, n]) => line!(":{}", store().set_end(key, after(n, 1)?) as u8),
+            (b"EXPIRE" | b"PEXPIRE", [key, n]) => store().set_end(key, after(n, unit)?),
             (b"TTL" | b"PTTL", [key]) if !store().has(key) => line!(":-2"),
             (b"TTL" | b"PTTL", [key]) => match store().ends.get(key) {
-                Some(end) if name == b"PTTL" => line!(":{}", (*end - Instant::now()).as_millis()),
-                Some(end) => line!(":{:.0}", (*end - Instant::now()).as_secs_f64()),
+                Some(end) => {
+                    line!(":{:.0}", (*end - Instant::now()).as_secs_f64() * 1e3 / unit as f64)
+                }
                 None => line!(":-1"),
             },
-            (b"LPUSH" | b"RPUSH", [key, elements @ ..]) if !elements.is_empty() => {
-                let (mut store, front) = (store(), name[0] == b'L');
-                let pushed = elements.iter().map(|element| store.push(key, element, front)).last();
-                line!(":{}", pushed.unwrap()?)
-            }
-            (b"LPOP" | b"RPOP", [key]) => Ok(bulk(store().pop(key, name[0] == b'L').as_ref())),
-            (b"BLPOP" | b"BRPOP", [keys @ .., time]) => {
-                self.blocking_pop(keys, time, name[1] == b'L')
-            }
-            (b"LLEN", [key]) => line!(":{}", store().lists.get(key).map_or(0, VecDeque::len)),
+            (b"LPUSH" | b"RPUSH", [key, _, ..]) => store().push(key, &args[1..], left),
+            (b"LPOP" | b"RPOP", [key]) => Ok(bulk(store().pop(key, left)?.as_ref())),
+            (b"BLPOP" | b"BRPOP", [keys @ .., time]) => self.blocking_pop(keys, time, left),
+            (b"LLEN", [key]) => line!(":{}", store().list(key)?.map_or(0, |list| list.len())),
             (b"LRANGE", [key, from, to]) => {
-                let store = store();
-                let Some(list) = store.lists.get(key) else { return line!("*0") };
-                let place = |at: i64| if at < 0 { at + list.len() as i64 } else { at };
-                let to = (place(number(to)?) + 1).clamp(0, list.len() as i64) as usize;
+                let mut store = store();
+                let Some(list) = store.list(key)? else { return line!("*0") };
+                let length = list.len() as i64;
+                let place = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
+                let to = place(number(to)?).saturating_add(1).clamp(0, length) as usize;
                 array(list.range((place(number(from)?).max(0) as usize).min(to)..to))
             }
             (b"SORT", [key, options @ ..]) => {
                 // A copy, which is sorted while others have the store.
-                let mut items = Vec::from(store().lists.get(key).cloned().unwrap_or_default());
+                let mut items = Vec::from(store().list(key)?.cloned().unwrap_or_default());
                 let asks = |name: &[u8]| options.iter().any(|o| o.eq_ignore_ascii_case(name));
-                let score =
-                    |i: &Bytes| if asks(b"ALPHA") { 0.0 } else { number(i).unwrap_or(0f64) };
+                let score = |i: &[u8]| if asks(b"ALPHA") { 0.0 } else { number(i).unwrap_or(0f64) };
                 items.sort_by(|a, b| score(a).total_cmp(&score(b)).then_with(|| a.cmp(b)));
                 if asks(b"DESC") { array(items.iter().rev()) } else { array(items.iter()) }
             }
@@ -274,7 +268,21 @@ impl Client {
                 while Instant::now() < end {}
                 line!("+OK")
             }
-            _ => Err(format!("ERR unknown command or arguments: {}", name.escape_ascii()).into()),
+            _ => Err(format!("ERR unknown command or arguments: {}", name.escape_ascii()))?,
+        }
+    }
+
+    fn serve(&mut self) -> Answer<()> {
+        loop {
+            if self.stream.buffer().is_empty() || self.replies.len() > MOST {
+                self.flush()?; // at once for all commands that came together
+            }
+            let command = self.command()?;
+            let [name, args @ ..] = &command[..] else { continue };
+            let reply = self.run(&name.to_ascii_uppercase(), args);
+            let reply = reply.unwrap_or_else(|e| format!("-{e}\r\n").into_bytes());
+            let nil = self.resp3 && (reply == b"$-1\r\n" || reply == b"*-1\r\n");
+            self.replies.extend(if nil { b"_\r\n".to_vec() } else { reply });
         }
     }
 }
@@ -284,17 +292,9 @@ fn main() -> io::Result<()> {
     heist_examples::listen("127.0.0.1:6379", |stream| {
         let (stream, replies, channels) = (BufReader::new(stream), Bytes::new(), Vec::new());
         let mut client = Client { stream, replies, inbox: None, channels, resp3: false };
-        while let Ok([name, args @ ..]) = client.command().as_deref() {
-            let reply = client.run(&name.to_ascii_uppercase(), args);
-            let reply = reply.unwrap_or_else(|e| format!("-{e}\r\n").into_bytes());
-            let nil = client.resp3 && (reply == b"$-1\r\n" || reply == b"*-1\r\n");
-            client.replies.extend(if nil { b"_\r\n".to_vec() } else { reply });
-            // Commands that came together are answered together.
-            if client.stream.buffer().is_empty() && client.flush().is_err() {
-                break;
-            }
-        }
+        let error = client.serve().unwrap_err();
+        let _ = error.is::<io::Error>() || write!(client.replies, "-{error}\r\n").is_ok();
         let _ = client.run(b"UNSUBSCRIBE", &[]);
-        Ok(())
+        client.flush().map_err(io::Error::other)
     })
 }

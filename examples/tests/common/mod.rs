@@ -53,6 +53,13 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
+    /// The most memory that it has had, in MiB.
+    pub fn peak_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<usize>().unwrap() / 1024
+    }
+
     /// How many it keeps for itself, when nobody is connected: as many for a fifth of a
     /// second. Some it opens late, and connections that have ended are closed a moment later.
     pub fn own_descriptors(&self) -> usize {

@@ -159,7 +159,7 @@ const NO_RECEIVER: &str = "sending on a disconnected channel";
 const NO_SENDER: &str = "receiving on an empty and disconnected channel";
 
 /// Texts, without a bound on the message: what was not sent need not be
-/// printable.
+/// printable. `Debug` is that of a string, with its quotes, as crossbeam's is.
 macro_rules! texts {
     ($($error:ty, [$($generic:ident)?] { $($pattern:pat => $debug:expr, $display:expr;)* })*) => {$(
         impl<$($generic)?> fmt::Display for $error {
@@ -173,7 +173,7 @@ macro_rules! texts {
     (@debug $error:ty, [$generic:ident] { $($pattern:pat => $debug:expr;)* }) => {
         impl<$generic> fmt::Debug for $error {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self { $($pattern => f.pad($debug),)* }
+                match self { $($pattern => fmt::Debug::fmt($debug, f),)* }
             }
         }
         impl<$generic: Send> Error for $error {}

@@ -4,6 +4,7 @@ use super::registry::{self, Alive};
 use crate::sched::jobs::{Entry, Job, NextOf, Runner};
 use crate::sched::m::Inside;
 use crate::sched::p::P;
+use crate::sched::park;
 use crate::sched::schedt::Sched;
 use crate::sched::spawn::{self as sched_spawn, Options};
 use std::panic::Location;
@@ -119,6 +120,7 @@ fn inject(sched: &'static Sched, job: Job, site: &'static Location<'static>) {
 /// Nothing can be spawned. A goroutine that a shutdown unwinds must not panic.
 fn failed(error: &sched_spawn::SpawnError) {
     if !crate::thread::panicking() {
+        park::unwind_if_closing();
         panic!("failed to spawn: {error}");
     }
 }

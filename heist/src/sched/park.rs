@@ -431,6 +431,18 @@ pub(crate) fn unwind() -> ! {
     std::panic::resume_unwind(Box::new(Shutdown))
 }
 
+/// What the caller asked for is not to be had. If that is since its runtime shuts down,
+/// it unwinds here and not at its next wait: the shutdown is no fault of the program's,
+/// and whatever it would make of an error would look like one. Whoever unwinds already,
+/// and a plain thread, goes on.
+#[cold]
+pub(crate) fn unwind_if_closing() {
+    let closing = m::current().is_some_and(|m| m.curg().is_some() && m.sched.closing());
+    if closing && !thread::panicking() {
+        unwind();
+    }
+}
+
 /// Makes a goroutine runnable. The one answer to its park.
 #[inline]
 pub(crate) fn ready(g: &'static G) {

@@ -32,6 +32,8 @@
 //! | `KILL`, `STOP` | cannot be caught: [`notify`] and [`ignore`] return an error |
 //! | `SEGV`, `BUS`, `FPE`, `ILL` | a fault of the running instruction, which cannot be waited for: an error. Stack overflows are reported with the goroutine's name |
 //! | `URG` | the scheduler preempts with it: an error |
+//! | `TRAP`, `SYS` | a debugger's or a sandbox's answer to the running instruction: only for those who name them, as in Go |
+//! | `CHLD` | does nothing by itself. One who names it in [`ignore`] tells the kernel more: that nobody waits for children |
 //! | `QUIT` | prints all goroutines and ends the program, as in Go; while somebody is notified of it, only that |
 //!
 //! # How
@@ -86,7 +88,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 /// From now on these signals go to the channel that is returned, and no longer do
-/// what they did. Go's `signal.Notify`.
+/// what they did; an empty list means all signals that can be had. Go's `signal.Notify`.
 ///
 /// It ends with [`stop`], with [`reset`] or [`ignore`] of the signal, or when all
 /// receivers are dropped: then the next such signal notices, and does what it did
@@ -105,12 +107,12 @@ fn registry() -> MutexGuard<'static, Registry> {
 /// assert!(hangups.is_empty());
 /// ```
 pub fn notify(signals: &[Signal]) -> io::Result<Receiver<Signal>> {
-    for &signal in signals {
+    let mut signals = named_or_all(signals);
+    for &signal in &signals {
         catchable(signal)?;
     }
     // What the runtime itself does with a signal is what is put back later.
     crate::sched::signal::install();
-    let mut signals = signals.to_vec();
     signals.sort_unstable();
     signals.dedup();
     let (sender, receiver) = chan::bounded(signals.len().max(1));
@@ -155,18 +157,31 @@ pub fn stop(receiver: &Receiver<Signal>) {
 }
 
 /// Nobody is notified of these signals any longer, and they do what they did
-/// before. Go's `signal.Reset`, of the signals that are named.
+/// before; an empty list means all signals. Go's `signal.Reset`.
+///
+/// ```
+/// use heist::signal::{self, Signal};
+///
+/// let signals = signal::notify(&[Signal::HUP, Signal::USR1]).unwrap();
+/// signal::reset(&[]);
+/// assert!(signals.recv().is_err(), "no more to come");
+/// ```
 pub fn reset(signals: &[Signal]) {
     let mut registry = registry();
-    for &signal in signals {
+    let signals = match signals {
+        [] => registry.changed(),
+        named => named.to_vec(),
+    };
+    for &signal in &signals {
         registry.put_back(signal);
     }
     registry.deliver();
-    registry.forget(signals);
+    registry.forget(&signals);
 }
 
-/// Nobody is notified of these signals any longer, and they do nothing. Undone by
-/// [`reset`] and by [`notify`]. Go's `signal.Ignore`.
+/// Nobody is notified of these signals any longer, and they do nothing; an empty list
+/// means all signals that can be had. Undone by [`reset`] and by [`notify`]. Go's
+/// `signal.Ignore`.
 ///
 /// # Errors
 ///
@@ -182,16 +197,24 @@ pub fn reset(signals: &[Signal]) {
 /// assert!(!signal::ignored(Signal::HUP));
 /// ```
 pub fn ignore(signals: &[Signal]) -> io::Result<()> {
-    for &signal in signals {
+    let named = !signals.is_empty();
+    let signals = named_or_all(signals);
+    for &signal in &signals {
         catchable(signal)?;
     }
     crate::sched::signal::install();
     let mut registry = registry();
-    for &signal in signals {
-        registry.set(signal, Wanted::Ignore)?;
+    for &signal in &signals {
+        if signal == Signal::CHLD && !named {
+            // Nothing is what it does already. If it were ignored, the kernel would keep
+            // no child's end, and whoever waits for one would get an error.
+            registry.put_back(signal);
+        } else {
+            registry.set(signal, Wanted::Ignore)?;
+        }
     }
     registry.deliver();
-    registry.forget(signals);
+    registry.forget(&signals);
     Ok(())
 }
 
@@ -235,6 +258,18 @@ pub fn ctrl_c() -> io::Result<()> {
 /// If there is no such signal.
 pub fn raise(signal: Signal) -> io::Result<()> {
     handler::raise(signal)
+}
+
+/// What a caller asks for who names these: if none, all that users may have and that are
+/// not about the running instruction.
+fn named_or_all(signals: &[Signal]) -> Vec<Signal> {
+    if !signals.is_empty() {
+        return signals.to_vec();
+    }
+    let may_be_had = |&signal: &Signal| {
+        signal != Signal::TRAP && signal != Signal::SYS && catchable(signal).is_ok()
+    };
+    (1..=libc::SIGRTMAX()).map(Signal::from_raw).filter(may_be_had).collect()
 }
 
 /// Whether users may have a signal.
@@ -309,10 +344,14 @@ impl Registry {
         }
     }
 
+    /// The signals that do not do what they did.
+    fn changed(&self) -> Vec<Signal> {
+        self.before.keys().copied().collect()
+    }
+
     /// Puts back what nobody is notified of any longer.
     fn put_back_unwanted(&mut self) {
-        let caught: Vec<Signal> = self.before.keys().copied().collect();
-        for signal in caught {
+        for signal in self.changed() {
             let wanted = self.receivers.iter().any(|e| e.signals.contains(&signal));
             if !wanted && !ignored(signal) {
                 self.put_back(signal);

@@ -44,7 +44,8 @@ impl<T> JoinHandle<T> {
     }
 
     /// Waits for the goroutine to end, and returns its value, or the payload of
-    /// the panic that ended it.
+    /// the panic that ended it. One that was stopped, since its runtime shut down, is an
+    /// error too, for those who do not end with it.
     ///
     /// ```
     /// let panicked = heist::go(|| panic!("no luck")).join().unwrap_err();
@@ -123,11 +124,17 @@ impl<T> JoinHandle<T> {
 
     fn take(self) -> Result<T> {
         self.take_raw().map_err(|payload| match payload.downcast::<Shutdown>() {
-            Ok(_) => Box::new("the goroutine was stopped: its runtime shut down"),
+            Ok(_) => {
+                park::unwind_if_closing();
+                Box::new(STOPPED)
+            }
             Err(payload) => payload,
         })
     }
 }
+
+/// What `join` says of a goroutine whose runtime has shut down.
+pub(super) const STOPPED: &str = "the goroutine was stopped: its runtime shut down";
 
 /// Drops a handle's parts but not its claim on the block.
 fn drop_thread<T>(mut handle: JoinHandle<T>) {
@@ -199,7 +206,8 @@ impl<T> JoinHandle<T> {
 ///
 /// # Panics
 ///
-/// If there is no memory for it; [`Builder::spawn`] returns an error instead.
+/// If there is no memory for it; [`Builder::spawn`] returns an error instead. A goroutine
+/// whose runtime shuts down is unwound here, as it is where it waits, which is no panic.
 #[inline]
 #[track_caller]
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
@@ -218,7 +226,10 @@ where
 /// What an infallible spawn does with an error.
 #[cold]
 #[track_caller]
-fn not_spawned<T>(error: &SpawnError, site: &'static Location<'static>) -> JoinHandle<T> {
+pub(crate) fn not_spawned<T>(
+    error: &SpawnError,
+    site: &'static Location<'static>,
+) -> JoinHandle<T> {
     if matches!(error, SpawnError::Closed)
         && super::panicking()
         && let Ok(g) = spawn::stillborn::<T>(site)
@@ -230,7 +241,8 @@ fn not_spawned<T>(error: &SpawnError, site: &'static Location<'static>) -> JoinH
 
 #[cold]
 #[track_caller]
-fn failed(error: &SpawnError) -> ! {
+pub(crate) fn failed(error: &SpawnError) -> ! {
+    park::unwind_if_closing();
     panic!("failed to spawn goroutine: {error}")
 }
 

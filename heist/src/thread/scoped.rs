@@ -4,14 +4,16 @@
 //! forgotten. It also cannot be cut short: a runtime that shuts down unwinds the
 //! goroutines of a scope before it lets go of the one that waits for them.
 
+use super::join::{STOPPED, failed};
 use super::{Builder, JoinHandle, Result, Thread};
 use crate::prim::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::prim::lock::{Lock, Rank};
 use crate::runtime;
 use crate::sched::g::WaitReason;
+use crate::sched::park;
 use crate::sched::schedt::Sched;
 use crate::sched::spawn::{self, Options, SpawnError};
-use crate::sched::task;
+use crate::sched::task::{self, Shutdown};
 use crate::sched::waiter::Waiter;
 use std::fmt;
 use std::io;
@@ -31,6 +33,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 struct Data {
     running: AtomicUsize,
     panicked: AtomicBool,
+    /// How many were stopped by a shutdown before their end, or before they began.
+    stopped: AtomicUsize,
     /// Who waits for the last one to end.
     waiter: Waiter,
 }
@@ -68,14 +72,20 @@ impl Data {
 ///
 /// # Panics
 ///
-/// If a goroutine of the scope panicked and nobody joined it.
+/// If a goroutine of the scope panicked and nobody joined it. A goroutine whose runtime
+/// shuts down while it waits here is unwound, when those of the scope have been.
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     let waiter = Waiter::current();
-    let data = Data { running: AtomicUsize::new(ITSELF), panicked: AtomicBool::new(false), waiter };
+    let data = Data {
+        running: AtomicUsize::new(ITSELF),
+        panicked: AtomicBool::new(false),
+        stopped: AtomicUsize::new(0),
+        waiter,
+    };
     let scope = Scope { data: Arc::new(data), scope: PhantomData, env: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     if !scope.data.remove() {
@@ -85,6 +95,11 @@ where
         Err(payload) => resume_unwind(payload),
         Ok(_) if scope.data.panicked.load(Ordering::Relaxed) => {
             panic!("a scoped thread panicked")
+        }
+        // What they were to do is not done.
+        Ok(_) if scope.data.stopped.load(Ordering::Relaxed) > 0 && !super::panicking() => {
+            park::unwind_if_closing();
+            panic!("{STOPPED}")
         }
         Ok(value) => value,
     }
@@ -96,7 +111,8 @@ impl<'scope> Scope<'scope, '_> {
     /// # Panics
     ///
     /// If there is no memory for it; [`Builder::spawn_scoped`] returns an error
-    /// instead.
+    /// instead. As [`heist::go`](crate::go), it unwinds a goroutine whose runtime shuts
+    /// down.
     #[track_caller]
     pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -113,7 +129,7 @@ impl<'scope> Scope<'scope, '_> {
             {
                 ScopedJoinHandle::new(JoinHandle::new(g, None), Packet::new(self))
             }
-            Err(error) => panic!("failed to spawn goroutine: {error}"),
+            Err(error) => failed(&error),
         }
     }
 }
@@ -174,10 +190,14 @@ impl<T> ScopedJoinHandle<'_, T> {
     #[track_caller]
     pub fn join(self) -> Result<T> {
         let joined = self.handle.join();
-        match self.packet.result.lock().take() {
+        let result = self.packet.result.lock().take();
+        match result {
             Some(result) => result,
             // It was stopped before it could leave one.
-            None => Err(joined.err().unwrap_or_else(|| Box::new("the goroutine was stopped"))),
+            None => {
+                park::unwind_if_closing();
+                Err(joined.err().unwrap_or_else(|| Box::new(STOPPED)))
+            }
         }
     }
 
@@ -200,12 +220,20 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
 }
 
 /// Counts a goroutine off its scope at the very end, however it ends.
-struct CountOff(Arc<Data>);
+struct CountOff {
+    data: Arc<Data>,
+    /// It has returned or panicked.
+    ended: bool,
+}
 
 impl Drop for CountOff {
     fn drop(&mut self) {
-        if self.0.remove() {
-            self.0.waiter.wake();
+        if !self.ended {
+            // Before it is counted off, and so before the scope looks.
+            self.data.stopped.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.data.remove() {
+            self.data.waiter.wake();
         }
     }
 }
@@ -220,9 +248,12 @@ struct Body<F, T> {
 
 impl<F: FnOnce() -> T, T> Body<F, T> {
     fn run(self) {
-        let Body { f, packet, count_off } = self;
+        let Body { f, packet, mut count_off } = self;
         let result = catch_unwind(AssertUnwindSafe(f));
-        *packet.result.lock() = Some(result);
+        count_off.ended = !matches!(&result, Err(payload) if payload.is::<Shutdown>());
+        if count_off.ended {
+            *packet.result.lock() = Some(result);
+        }
         drop(packet);
         drop(count_off);
     }
@@ -277,12 +308,18 @@ where
     let name = options.name.clone();
     let packet = Packet::new(scope);
     scope.data.add();
-    let body = Body { f, packet: packet.clone(), count_off: CountOff(scope.data.clone()) };
+    let count_off = CountOff { data: scope.data.clone(), ended: false };
+    let body = Body { f, packet: packet.clone(), count_off };
     let body = move || body.run();
     // SAFETY: `scope` waits for the count before anything that `f` borrows
     // ends; the closure is dropped, or has returned, before it is counted
     // off. All is `Send`.
-    let g = unsafe { spawn::spawn_on(runtime::current_sched(), body, options, site) }?;
+    let spawned = unsafe { spawn::spawn_on(runtime::current_sched(), body, options, site) };
+    if spawned.is_err() {
+        // The caller hears of it: it is not one that the scope would miss.
+        scope.data.stopped.fetch_sub(1, Ordering::Relaxed);
+    }
+    let g = spawned?;
     Ok(ScopedJoinHandle::new(JoinHandle::new(g, name), packet))
 }
 

@@ -70,6 +70,7 @@ where
     let handle = spawned.unwrap_or_else(|error| {
         // The closure is gone, and has said that it is over.
         let _ = turn.give_up();
+        park::unwind_if_closing();
         panic!("{error}");
     });
     match turn.sleep(Some(deadline), WaitReason::Join, Location::caller()) {

@@ -100,13 +100,13 @@ fn a_timeout_takes_its_time_and_leaves_nothing() {
 fn texts_are_crossbeams() {
     let texts = [
         (SendError(1).to_string(), "sending on a disconnected channel"),
-        (format!("{:?}", SendError(1)), "SendError(..)"),
+        (format!("{:?}", SendError(1)), r#""SendError(..)""#),
         (TrySendError::Full(1).to_string(), "sending on a full channel"),
-        (format!("{:?}", TrySendError::Full(1)), "Full(..)"),
+        (format!("{:?}", TrySendError::Full(1)), r#""Full(..)""#),
         (TrySendError::Disconnected(1).to_string(), "sending on a disconnected channel"),
-        (format!("{:?}", TrySendError::Disconnected(1)), "Disconnected(..)"),
+        (format!("{:?}", TrySendError::Disconnected(1)), r#""Disconnected(..)""#),
         (SendTimeoutError::Timeout(1).to_string(), "timed out waiting on send operation"),
-        (format!("{:?}", SendTimeoutError::Timeout(1)), "SendTimeoutError(..)"),
+        (format!("{:?}", SendTimeoutError::Timeout(1)), r#""SendTimeoutError(..)""#),
         (SendTimeoutError::Disconnected(1).to_string(), "sending on a disconnected channel"),
         (RecvError.to_string(), "receiving on an empty and disconnected channel"),
         (format!("{RecvError:?}"), "RecvError"),

@@ -251,3 +251,53 @@ fn handles_of_a_dropped_runtime_are_harmless() {
         assert_eq!(drops.count(), 40);
     });
 }
+
+/// An order to unwind is no panic: whoever waits for others, or would spawn more, is
+/// unwound without a word, and has no error to make a panic of.
+#[test]
+fn dropping_a_runtime_prints_nothing() {
+    use heist::{par, process::Command, time};
+    const LONG: Duration = Duration::from_secs(1000);
+    if let Some(output) = in_a_process() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said, "");
+        return;
+    }
+    let waiters: [fn(); 6] = [
+        || thread::scope(|s| drop(s.spawn(thread::park))),
+        || thread::scope(|s| s.spawn(thread::park).join()).unwrap(),
+        || thread::scope(|s| s.spawn(|| heist::go(thread::park).join().unwrap()).join()).unwrap(),
+        || heist::go(thread::park).join().unwrap(),
+        || time::timeout(LONG, thread::park).unwrap(),
+        || drop(Command::new("sleep").arg("1").output().unwrap()),
+    ];
+    let spawners: [fn(); 7] = [
+        || heist::go(|| ()).join().unwrap(),
+        || heist::go_idle(|| ()).join().unwrap(),
+        || {
+            let mut ran = None;
+            thread::scope(|s| drop(s.spawn(|| ran = Some(()))));
+            ran.expect("the scope has returned");
+        },
+        || time::timeout(LONG, || ()).unwrap(),
+        || par::spawn(|| ()),
+        || assert_eq!(par::join(thread::yield_now, thread::yield_now), ((), ())),
+        || drop(Command::new("true").output().unwrap()),
+    ];
+    watched(|| {
+        for round in 0..20 {
+            let runtime = runtime(1 + round % 3);
+            waiters.iter().for_each(|&wait| drop(runtime.go(wait)));
+            for &spawn in &spawners {
+                drop(runtime.go(move || {
+                    loop {
+                        spawn();
+                    }
+                }));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            drop(runtime);
+        }
+    });
+}

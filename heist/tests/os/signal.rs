@@ -143,6 +143,48 @@ fn ignore_and_reset() {
 }
 
 #[test]
+fn an_empty_list_means_all() {
+    alone(|| {
+        use Signal as S;
+        heist::run(|| {}); // the runtime's own handlers are there
+        // The C library has a few for itself.
+        let numbers = (1..32).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+        let all: Vec<S> = numbers.map(S::from_raw).collect();
+        let handlers = || all.iter().map(|&signal| handler_of(signal)).collect::<Vec<_>>();
+        let before = handlers();
+        let spared = [S::KILL, S::STOP, S::SEGV, S::BUS, S::FPE, S::ILL, S::URG, S::TRAP, S::SYS];
+        let spared_are_as_before = || {
+            let now = handlers().into_iter().zip(&before).zip(&all);
+            now.filter(|(_, signal)| spared.contains(signal)).all(|((now, was), _)| now == *was)
+        };
+
+        let signals = signal::notify(&[]).unwrap();
+        let one = signal::notify(&[S::HUP]).unwrap();
+        for &signal in all.iter().filter(|signal| !spared.contains(signal)) {
+            signal::raise(signal).unwrap();
+            assert_eq!(signals.recv(), Ok(signal));
+        }
+        assert_eq!(one.recv(), Ok(S::HUP));
+        assert!(spared_are_as_before());
+
+        signal::ignore(&[]).unwrap();
+        for &signal in all.iter().filter(|signal| !spared.contains(signal)) {
+            signal::raise(signal).unwrap();
+            assert_eq!(signal::ignored(signal), signal != S::CHLD, "{signal}");
+        }
+        assert!(signals.recv().is_err() && one.recv().is_err());
+        assert!(spared_are_as_before());
+        let child = heist::process::Command::new("true").status();
+        assert!(child.unwrap().success(), "children are waited for as before");
+
+        let again = signal::notify(&[S::HUP]).unwrap();
+        signal::reset(&[]);
+        assert!(again.recv().is_err());
+        assert_eq!(handlers(), before);
+    });
+}
+
+#[test]
 fn some_signals_cannot_be_had() {
     alone(|| {
         use Signal as S;
