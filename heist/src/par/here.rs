@@ -115,7 +115,7 @@ pub fn current_thread_has_pending_tasks() -> Option<bool> {
 /// # Ok::<(), heist::par::ThreadPoolBuildError>(())
 /// ```
 pub fn yield_now() -> Option<Yield> {
-    yield_while(|inside| inside.sched().runq_size.load(Ordering::Relaxed) != 0 || has_local(inside))
+    yield_to(true)
 }
 
 /// Lets those run that are queued on the caller's P, and says whether there was anybody.
@@ -125,7 +125,7 @@ pub fn yield_now() -> Option<Yield> {
 /// assert_eq!(heist::par::yield_local(), None);
 /// ```
 pub fn yield_local() -> Option<Yield> {
-    yield_while(has_local)
+    yield_to(false)
 }
 
 /// Whether the P has something to run beside the caller: a goroutine that yields shares what
@@ -136,26 +136,28 @@ fn has_local(inside: &Inside) -> bool {
     !inside.p.runq.is_empty() || !inside.p.told.is_empty() || forked()
 }
 
-/// Yields until somebody else has run, while there is somebody. One yield may come back at
-/// once: a P looks at the global queue now and then only.
-fn yield_while(others: fn(&Inside) -> bool) -> Option<Yield> {
+/// Yields, if there is somebody to run.
+fn yield_to(global_counts: bool) -> Option<Yield> {
     if m::current().is_none() {
         return member().map(|_| {
             thread::yield_now();
             Yield::Idle
         });
     }
-    /// After so many the P has looked everywhere, and somebody else was faster.
+    /// A P looks at the global queue now and then only, so that one yield may come back at
+    /// once. After so many it has looked there, and others were faster.
     const MOST: u32 = 256;
+    let has_global = |at: &Inside| at.sched().runq_size.load(Ordering::Relaxed) != 0;
     for _ in 0..MOST {
-        let (some, p, before) = on_p(|at| (others(at), at.p.id, at.p.steps()))?;
+        let (local, p, tick) = on_p(|at| (has_local(at), at.p.id, at.p.tick()))?;
+        let some = local || global_counts && on_p(has_global)?;
         if !some {
-            return Some(Yield::Idle);
+            break;
         }
         park::yield_now();
-        let (now_p, after) = on_p(|at| (at.p.id, at.p.steps()))?;
-        let alone = (before.0.wrapping_add(1), 0);
-        if now_p != p || after != before && after != alone {
+        // Whoever yields is behind all that its P has; one from the global queue counts.
+        let ran = |at: &Inside| at.p.id != p || at.p.tick().wrapping_sub(tick) > 1;
+        if local || on_p(ran)? {
             return Some(Yield::Executed);
         }
     }

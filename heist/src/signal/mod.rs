@@ -190,11 +190,11 @@ pub fn reset(signals: &[Signal]) {
 /// ```
 /// use heist::signal::{self, Signal};
 ///
-/// signal::ignore(&[Signal::HUP]).unwrap();
-/// assert!(signal::ignored(Signal::HUP));
-/// signal::raise(Signal::HUP).unwrap();
-/// signal::reset(&[Signal::HUP]);
-/// assert!(!signal::ignored(Signal::HUP));
+/// signal::ignore(&[Signal::USR2]).unwrap();
+/// assert!(signal::ignored(Signal::USR2));
+/// signal::raise(Signal::USR2).unwrap();
+/// signal::reset(&[Signal::USR2]);
+/// assert!(!signal::ignored(Signal::USR2));
 /// ```
 pub fn ignore(signals: &[Signal]) -> io::Result<()> {
     let named = !signals.is_empty();
