@@ -296,7 +296,8 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             .thread_name("heist-par")
             .build_hosted(hosted)?
             .into_sched();
-        let mut registry = Registry::new(sched, first..threads);
+        // The numbers of its threads. If the caller's is the only one, another has it.
+        let mut registry = Registry::new(sched, first.min(threads - 1)..threads);
         registry.panic_handler = self.panic_handler.take();
         registry.start_handler = self.start_handler.take();
         registry.exit_handler = self.exit_handler.take();

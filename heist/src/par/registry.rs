@@ -107,7 +107,7 @@ impl Registry {
 impl Upstairs for Registry {
     fn around(self: Arc<Self>, m: &'static M) {
         let more = self.more.fetch_add(1, Ordering::Relaxed);
-        let index = self.numbers.start + more % self.numbers.len().max(1);
+        let index = self.numbers.start + more % self.numbers.len();
         #[cfg(not(sim))]
         if let Some(wrapped) = self.wrapped.clone() {
             return wrapped.relieve(self, index, m);
