@@ -34,6 +34,13 @@ impl Pauses {
     pub(super) const TOLD: Pauses = Pauses { first: 1_000_000, last: 100_000_000 };
 }
 
+/// Which kind of stream is written to: the kernel tells those who wait of different things.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stream {
+    Tcp,
+    Unix,
+}
+
 /// What the handles of a socket have in common: with std the kernel keeps it.
 #[derive(Debug)]
 struct Options {
@@ -208,35 +215,24 @@ impl<S: AsFd> Socket<S> {
         self.poll.run_short(call, |n| *n > 0 && *n < len, || attempt(fd))
     }
 
-    /// A write to a Unix stream that ends when all `len` bytes are written. `attempt`
-    /// leaves out what is written already, so many bytes.
+    /// A write to a stream that ends when all `len` bytes are written. `attempt` leaves out
+    /// what is written already, so many bytes. Not by [`transfer`](Self::transfer): whatever
+    /// ends a write early, it is not that there was room for no more.
     #[inline(always)] // as `park::yield_now`
-    pub(super) fn write_unix(
+    pub(super) fn write(
         &self,
+        stream: Stream,
         len: usize,
         site: &'static Location<'static>,
         mut attempt: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let mut whole = Whole::new(len);
-        let written = self.run_unix(Side::Write, site, |fd| {
-            whole.attempt(|| self.goes_on(fd), |done| attempt(fd, done))
-        });
-        whole.end(written)
-    }
-
-    /// The same for a TCP stream. Not by [`transfer`](Self::transfer): whatever ends a
-    /// write early, it is not that there was room for no more.
-    #[inline(always)] // as `park::yield_now`
-    pub(super) fn write_tcp(
-        &self,
-        len: usize,
-        site: &'static Location<'static>,
-        mut attempt: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        let mut whole = Whole::new(len);
-        let written = self.run(Side::Write, site, |fd| {
-            whole.attempt(|| self.goes_on(fd), |done| attempt(fd, done))
-        });
+        let some =
+            |fd: BorrowedFd<'_>| whole.attempt(|| self.goes_on(fd), |done| attempt(fd, done));
+        let written = match stream {
+            Stream::Tcp => self.run(Side::Write, site, some),
+            Stream::Unix => self.run_unix(Side::Write, site, some),
+        };
         whole.end(written)
     }
 

@@ -2,7 +2,7 @@
 
 use super::forward::{ending, forward, waiting};
 use super::resolve::{each_addr, resolve};
-use super::socket::Socket;
+use super::socket::{Socket, Stream};
 use super::{Shutdown, SocketAddr, ToSocketAddrs};
 use crate::io::whole;
 use crate::sched::netpoll::{Patience, Side};
@@ -252,7 +252,7 @@ impl Write for &TcpStream {
     #[track_caller]
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        self.socket.write_tcp(buf.len(), Location::caller(), |fd, done| {
+        self.socket.write(Stream::Tcp, buf.len(), Location::caller(), |fd, done| {
             Ok(sys::send(fd, &buf[done..], flags)?)
         })
     }
@@ -263,7 +263,7 @@ impl Write for &TcpStream {
         let bufs = &bufs[..bufs.len().min(MOST_SLICES)];
         let len = bufs.iter().map(|buf| buf.len()).sum();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        self.socket.write_tcp(len, Location::caller(), |fd, done| {
+        self.socket.write(Stream::Tcp, len, Location::caller(), |fd, done| {
             let mut control = sys::SendAncillaryBuffer::default();
             Ok(match done {
                 0 => sys::sendmsg(fd, bufs, &mut control, flags)?,

@@ -2,7 +2,7 @@
 
 use super::forward::{ending, forward, waiting};
 use super::resolve::off_the_p;
-use super::socket::Socket;
+use super::socket::{Socket, Stream};
 use super::{Shutdown, UnixAddr};
 use crate::io::whole;
 use crate::sched::netpoll::Side;
@@ -167,7 +167,7 @@ impl Write for &UnixStream {
     #[inline]
     #[track_caller]
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.socket.write_unix(buf.len(), Location::caller(), |fd, done| {
+        self.socket.write(Stream::Unix, buf.len(), Location::caller(), |fd, done| {
             Ok(sys::send(fd, &buf[done..], SEND)?)
         })
     }
@@ -177,7 +177,7 @@ impl Write for &UnixStream {
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let bufs = &bufs[..bufs.len().min(MOST_SLICES)];
         let len = bufs.iter().map(|buf| buf.len()).sum();
-        self.socket.write_unix(len, Location::caller(), |fd, done| {
+        self.socket.write(Stream::Unix, len, Location::caller(), |fd, done| {
             let mut control = sys::SendAncillaryBuffer::default();
             Ok(match done {
                 0 => sys::sendmsg(fd, bufs, &mut control, SEND)?,
