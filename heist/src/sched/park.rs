@@ -423,6 +423,13 @@ fn leave(g: &'static G, how: Suspend) -> Resume {
 /// Unwinds the calling goroutine to its root, without a panic message.
 #[cold]
 pub(crate) fn unwind() -> ! {
+    if cfg!(panic = "abort") {
+        fatal!(
+            "a runtime shuts down while its goroutines wait, and with panic = \"abort\" they \
+             cannot be unwound: let them end before it is dropped, or use the default runtime, \
+             which never is"
+        );
+    }
     // SAFETY: the goroutine runs, and it is the caller.
     if let Some(frame) = m::current_g().and_then(|g| unsafe { g.frame() }) {
         // Who catches it may clean up before it is told again.

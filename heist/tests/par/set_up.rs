@@ -88,12 +88,13 @@ fn a_wrapper_that_does_not_run_its_thread() {
 #[test]
 fn a_broadcast_goes_to_different_threads() {
     let pool = pool(2);
-    let same = (0..500)
-        .map(|_| pool.broadcast(|_| std::thread::current().id()))
-        .filter(|ids| ids[0] == ids[1])
-        .count();
-    // Unless the machine keeps one of them from going to sleep meanwhile.
-    assert!(same < 50, "{same} of 500 were run by one thread");
+    let by_one = |_| {
+        let told = (0..100).map(|_| pool.broadcast(|_| std::thread::current().id()));
+        told.filter(|ids| ids[0] == ids[1]).count()
+    };
+    // If the kernel lets one wait that was told, another does its work: not each time.
+    let tries: Vec<usize> = (0..20).map(by_one).take_while(|same| *same >= 10).collect();
+    assert!(tries.len() < 20, "{tries:?} of 100 were run by one thread");
 }
 
 /// What they say is what has happened.
