@@ -86,7 +86,7 @@ pub(super) fn on<R>(sched: &'static Sched, ask: fn() -> Option<R>) -> Option<R> 
 }
 
 /// Whether goroutines are queued on the caller's P, or it has forked what nobody has begun.
-/// `None` on a plain thread.
+/// `None` on a plain thread that is no part of a pool.
 ///
 /// ```
 /// assert_eq!(heist::par::current_thread_has_pending_tasks(), None);
@@ -102,7 +102,8 @@ pub fn current_thread_has_pending_tasks() -> Option<bool> {
     }
 }
 
-/// Lets others run, and says whether there was anybody. `None` on a plain thread.
+/// Lets others run, and says whether there was anybody. `None` on a plain thread that is no
+/// part of a pool.
 ///
 /// ```
 /// use heist::par::Yield;
@@ -119,7 +120,7 @@ pub fn yield_now() -> Option<Yield> {
 }
 
 /// Lets those run that are queued on the caller's P, and says whether there was anybody.
-/// `None` on a plain thread.
+/// `None` on a plain thread that is no part of a pool.
 ///
 /// ```
 /// assert_eq!(heist::par::yield_local(), None);

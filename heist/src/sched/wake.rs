@@ -309,10 +309,7 @@ fn start_searcher(sched: &'static Sched) {
 pub(crate) fn wake_this(sched: &'static Sched, p: &'static P) {
     let mut shared = sched.shared.lock();
     if !shared.closed && sched.take_this_idle_p(&mut shared, p) {
-        match shared.take_rested_m() {
-            Some(m) => give(shared, m, p, false),
-            None => run_p(sched, shared, p, false),
-        }
+        run_p_on(sched, shared, p, false, Shared::take_rested_m);
     }
 }
 
@@ -353,16 +350,21 @@ pub(crate) fn start_m(sched: &'static Sched, p: &'static P, searching: bool) {
     run_p(sched, sched.shared.lock(), p, searching);
 }
 
-/// An M that was idle goes on with `p`.
-fn give(shared: Guard<'_, Shared>, m: &'static M, p: &'static P, searching: bool) {
-    m.give(p, searching);
-    drop(shared);
-    m.note.wake();
-}
-
 /// As [`start_m`], with the lock. An M is chosen and has its P before the lock
 /// is free: a shutdown finds it either idle or with a P, and counts its thread.
-fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, searching: bool) {
+fn run_p(sched: &'static Sched, shared: Guard<'_, Shared>, p: &'static P, searching: bool) {
+    run_p_on(sched, shared, p, searching, Shared::take_idle_m);
+}
+
+/// The same; `idle` says which of those that are idle.
+#[inline]
+fn run_p_on(
+    sched: &'static Sched,
+    mut shared: Guard<'_, Shared>,
+    p: &'static P,
+    searching: bool,
+    idle: fn(&mut Shared) -> Option<&'static M>,
+) {
     if shared.closed {
         // Nobody runs any more; shutdown empties the queue of the P.
         if searching {
@@ -376,11 +378,14 @@ fn run_p(sched: &'static Sched, mut shared: Guard<'_, Shared>, p: &'static P, se
              only exec or exit from here"
         );
     }
-    if let Some(m) = shared.take_idle_m() {
+    if let Some(m) = idle(&mut shared) {
         if searching {
             apart::keep_off(m);
         }
-        return give(shared, m, p, searching);
+        m.give(p, searching);
+        drop(shared);
+        m.note.wake();
+        return;
     }
     if shared.expected > 0 {
         // A thread is on its way, and looks around when it comes.
