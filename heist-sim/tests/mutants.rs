@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 const SEEDS: u64 = 20_000;
 
 /// Mistakes that few programs meet, and one that does. The others are looked for in all.
-const AT_HOME: [(&str, &str); 14] = [
+const AT_HOME: [(&str, &str); 15] = [
     ("TakeInside", "freeze"),
     ("RaidUnfenced", "forks-and-hogs"),
     ("UnlinkBlind", "forks"),
@@ -24,6 +24,7 @@ const AT_HOME: [(&str, &str); 14] = [
     ("DissolveQuietly", "devices-two-runtimes"),
     ("ForgetQueue", "resize"),
     ("ForgetTimers", "resize"),
+    ("GoOnInHand", "shutdown"),
 ];
 
 #[test]

@@ -98,6 +98,8 @@ pub(crate) enum Mutant {
     WaitUnseen,
     /// Who leaves a condition takes itself for the last.
     LeaveAlone,
+    /// In a runtime that closes, who is queued with its thread goes on at once.
+    GoOnInHand,
 }
 
 impl Mutant {
@@ -107,7 +109,7 @@ impl Mutant {
     /// event a short read, or a deadline a close, in the very moment that matters takes
     /// thousands of seeds.
     #[cfg(sim)]
-    pub(crate) const SIMULATED: [Mutant; 28] = [
+    pub(crate) const SIMULATED: [Mutant; 29] = [
         Mutant::NoRecheck,
         Mutant::DropBaton,
         Mutant::LoseOverflow,
@@ -136,6 +138,7 @@ impl Mutant {
         Mutant::DissolveQuietly,
         Mutant::ForgetQueue,
         Mutant::ForgetTimers,
+        Mutant::GoOnInHand,
     ];
 }
 

@@ -326,24 +326,15 @@ fn requeue_woken(m: &'static M, p: Held, g: &'static G) {
 }
 
 /// A goroutine that must run on another M: that M gets this one's P
-/// (`startlockedm` in Go).
+/// (`startlockedm` in Go). Also if the runtime closes: it waits for that
+/// (`in_place::wait_for_p`, `freeze::stand_still`).
 #[cold]
 fn hand_over(m: &'static M, g: &'static G) -> bool {
-    let target = super::in_place::pinned_to(g);
-    // Acquire: what was read belongs to a goroutine that waited if the runtime does
-    // not close yet. Once it does, the goroutine goes on by itself, without a P
-    // (`in_place::wait_for_p`), and may have ended.
-    fence(Ordering::Acquire);
+    let Some(target) = super::in_place::pinned_to(g) else {
+        fatal!("a pinned goroutine without a thread")
+    };
     let searched = m.searching();
     m.set_searching(false);
-    if m.sched.closing() {
-        if searched {
-            let _ = m.sched.idle.found();
-        }
-        m.release_p();
-        return false;
-    }
-    let Some(target) = target else { fatal!("a pinned goroutine without a thread") };
     // Its slice begins; sysmon goes by that.
     m.held().tick_up();
     // Looked at before it can go on.

@@ -361,10 +361,8 @@ fn stand_still(m: &'static M) {
     let (mut trust, mut doubts) = (TRUST_FIRST, false);
     let mut seen = m.sched.sysmon.rounds();
     while !m.acquire_next_p() && !m.freeze.is_let_go() {
-        if m.sched.closing() {
-            // Also one that was called: whoever did may have seen that, too, and
-            // brings no P.
-            let _ = m.freeze.let_go();
+        // One that was called waits on: whoever did brings its P, come what may.
+        if m.sched.closing() && m.freeze.let_go() {
             return;
         }
         if m.note.sleep_for(if doubts { TRUST_FIRST } else { trust }) {

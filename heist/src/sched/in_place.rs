@@ -16,6 +16,7 @@ use super::wake;
 use crate::context::Resume;
 use crate::prim::atomic::Ordering;
 use crate::prim::lock::Guard;
+use crate::prim::mutant::{Mutant, is};
 use crate::prim::thread;
 use std::time::Duration;
 
@@ -33,6 +34,14 @@ impl Drop for InPlace {
     fn drop(&mut self) {
         self.0.in_place.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// Whether no M of a runtime that closes takes anything out of a queue any more: all have
+/// ended, or wait in place, and will go on without a P. Both are counted at one moment:
+/// with the lock the threads do not change.
+pub(crate) fn all_wait(sched: &'static Sched) -> bool {
+    let shared = sched.shared.lock();
+    shared.threads <= sched.in_place.load(Ordering::SeqCst)
 }
 
 /// Parks the calling goroutine and its M. Says whether it is to unwind, since the
@@ -174,12 +183,24 @@ fn wait_in_queue(m: &'static M, g: &'static G, queue: impl FnOnce() -> bool) {
 }
 
 /// Sleeps until another M hands its P over.
+///
+/// When the runtime closes, one that is queued may be in the hands of an M already, which
+/// looks at it and brings its P: it goes on by itself only when no such M is left, so that
+/// nobody comes for a goroutine that has gone on, has ended, or is another by then.
 fn wait_for_p(m: &'static M, g: &'static G) -> Resume {
-    while !m.acquire_next_p() {
-        if m.sched.closing() && m.p().is_none() {
+    loop {
+        if m.acquire_next_p() {
+            // A P that comes now is nobody's: those who unwind begin when all Ms wait.
+            if m.sched.closing() {
+                m.release_p();
+            }
+            return Resume::Run;
+        }
+        if m.sched.closing() {
             // Nobody schedules any more. What was woken goes on without a P.
-            if g.state.status() == Status::Runnable {
-                break;
+            let runnable = g.state.status() == Status::Runnable;
+            if runnable && (all_wait(m.sched) || is(Mutant::GoOnInHand)) {
+                return Resume::Run;
             }
             // What unwinds already waits for its wake-up, and shutdown gives up
             // on it if none comes. All others are told to.
@@ -192,7 +213,6 @@ fn wait_for_p(m: &'static M, g: &'static G) -> Resume {
             m.note.sleep();
         }
     }
-    Resume::Run
 }
 
 /// A park of a goroutine that cannot leave its thread, which has no P and gets

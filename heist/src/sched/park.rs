@@ -176,16 +176,28 @@ pub(crate) fn poll_point_in_hand() {
 #[inline]
 fn has_polled_enough() -> bool {
     let Some(m) = m::current() else { return false };
-    if m.curg().is_none() {
-        return false;
-    }
-    // Without a P in a runtime that closes: on the thread that unwinds, say, which ends by
-    // that alone.
-    let Some(inside) = Inside::enter() else { return true };
+    let Some(g) = m.curg() else { return false };
+    let Some(inside) = Inside::enter() else { return has_polled_enough_at_the_end(g) };
     let polls = &inside.p.own().polls;
     let left = polls.get();
     polls.set(if left > 0 { left - 1 } else { POLLS - 1 });
     left == 0
+}
+
+/// Without a P in a runtime that closes: on the thread that unwinds, say, which is told
+/// when it yields, and ends by that alone. One that unwinds already goes on: it gives the
+/// CPU away only every 64th time, since on a busy machine each costs a slice of the kernel's.
+#[cold]
+#[inline(never)]
+fn has_polled_enough_at_the_end(g: &'static G) -> bool {
+    if !thread::panicking() {
+        return true;
+    }
+    let enough = was_let_go_enough(g);
+    if enough {
+        forget_let_go(g);
+    }
+    enough
 }
 
 #[cold]
@@ -313,6 +325,14 @@ fn was_let_go_enough(g: &'static G) -> bool {
     let_go.get() > POLLS
 }
 
+/// The calling goroutine is let go on as often again.
+fn forget_let_go(g: &'static G) {
+    // SAFETY: the goroutine runs, and it is the caller.
+    if let Some(frame) = unsafe { g.frame() } {
+        frame.ext.let_go.set(0);
+    }
+}
+
 /// A [`safe_point`] at the end of a call that wakes others: they do not wait until its
 /// caller's turn comes again.
 pub(crate) struct SafePointAfter;
@@ -430,11 +450,8 @@ pub(crate) fn unwind() -> ! {
              which never is"
         );
     }
-    // SAFETY: the goroutine runs, and it is the caller.
-    if let Some(frame) = m::current_g().and_then(|g| unsafe { g.frame() }) {
-        // Who catches it may clean up before it is told again.
-        frame.ext.let_go.set(0);
-    }
+    // Who catches it may clean up before it is told again.
+    m::current_g().into_iter().for_each(forget_let_go);
     std::panic::resume_unwind(Box::new(Shutdown))
 }
 

@@ -168,8 +168,8 @@ fn wind_down_asked(sched: &'static Sched, deadline: u64) -> Left {
         park::set_requests(sched, true);
         // Ms that wait with their goroutine may wait for one that must be
         // unwound first.
-        let threads = sched.shared.lock().threads;
-        if threads <= sched.in_place.load(Ordering::SeqCst) {
+        if in_place::all_wait(sched) {
+            let threads = sched.shared.lock().threads;
             if threads == 0 && sched.goroutines() == 0 && unwinders.all_done() {
                 return Left::Nothing;
             }

@@ -144,6 +144,8 @@ impl Checker {
     fn neglected(&mut self, sched: &'static Sched) {
         let nobody_comes = sched.idle.idle_ps() > 0
             && sched.idle.searching() == 0
+            // Who has locked its thread starts no other: sysmon does, which was woken.
+            && sched.in_place.load(Ordering::Relaxed) == 0
             // Somebody may wait, in many steps, for what a thread there holds.
             && !a_core_stands_still();
         if self.since.is_empty() && !nobody_comes {

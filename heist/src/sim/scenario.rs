@@ -232,7 +232,8 @@ fn sleep(nanos: u64) {
     }
 }
 
-/// A runtime is dropped over goroutines that park, yield and have not begun.
+/// A runtime is dropped over goroutines that park, yield and have not begun, some of them
+/// with their threads.
 fn shut_down(rng: &Rng, procs: usize) {
     let dropped = Arc::new(AtomicUsize::new(0));
     struct Count(Arc<AtomicUsize>);
@@ -247,8 +248,10 @@ fn shut_down(rng: &Rng, procs: usize) {
     for i in 0..n {
         let count = Count(dropped.clone());
         let parks = (i + rng.next() as usize).is_multiple_of(2);
+        let stays = rng.next().is_multiple_of(4);
         drop(runtime.go(move || {
             let _count = count;
+            let _pin = stays.then(crate::runtime::pin);
             loop {
                 if parks { thread::park() } else { thread::yield_now() }
             }

@@ -65,7 +65,10 @@ impl<T> JoinHandle<T> {
     /// look in vain lets other goroutines run.
     pub fn is_finished(&self) -> bool {
         let done = self.g.join.is_done();
-        if !done {
+        if done {
+            // Also who looks on, when the other one was stopped, ends with its runtime.
+            park::wait_point();
+        } else {
             park::poll_point();
         }
         done

@@ -94,6 +94,7 @@ fn at_once() -> impl IntoIterator<Item = Kind> {
         "acquire": { let s = Semaphore::new(1); } s.acquire().permits();
         "wait for nothing": { let group = WaitGroup::new(); } group.wait();
         "call_once": { let once = Once::new(); } once.call_once(|| ());
+        "is_finished": { let h = heist::go(|| ()); while !h.is_finished() {} } h.is_finished();
         "park with a token": {} { thread::current().unpark(); thread::park() };
         "to and fro": { let (s, r) = bounded(1); } { s.send(1).unwrap(); r.recv().unwrap() };
         "try to and fro": { let (s, r) = bounded(1); } {
