@@ -7,6 +7,7 @@ use super::{Benchmark, Peer, Problem, Round, clock_reading, now};
 use crate::session::Session;
 use crate::table::Table;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use rustix::thread::sched_getcpu;
 use std::hint::spin_loop;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -15,6 +16,12 @@ pub(super) const BENCHMARK_BUSY: Benchmark = Benchmark {
     name: "wake_busy",
     about: "latency from a send to its idle receiver; the sender computes on",
     run: run_busy,
+};
+
+pub(super) const BENCHMARK_ELSEWHERE: Benchmark = Benchmark {
+    name: "wake_elsewhere",
+    about: "wake_busy, of the messages that were received on another CPU than the sender's",
+    run: run_elsewhere,
 };
 
 pub(super) const BENCHMARK_WAITING: Benchmark = Benchmark {
@@ -33,6 +40,13 @@ pub(super) const PROBLEM_BUSY: Problem = Problem {
         (Peer::Threads, |procs, n| threads(procs, n, BUSY)),
     ],
     go: true,
+};
+
+pub(super) const PROBLEM_ELSEWHERE: Problem = Problem {
+    name: "wake_elsewhere",
+    warm_up: true,
+    peers: &[(Peer::Heist, heist_elsewhere), (Peer::Threads, threads_elsewhere)],
+    go: false,
 };
 
 pub(super) const PROBLEM_WAITING: Problem = Problem {
@@ -78,6 +92,25 @@ fn run_busy(session: &mut Session) -> Table {
     // With one there is nobody to run the receiver.
     comparison.fewest_procs = 2;
     comparison.run(session)
+}
+
+fn run_elsewhere(session: &mut Session) -> Table {
+    let rounds = session.rounds(6, 3);
+    let title = format!(
+        "wake_elsewhere: µs from a send to a receiver on another CPU, the sender computes on for \
+         {} ms",
+        BUSY.after.as_millis()
+    );
+    let goal = Goal::Of(Peer::Threads, 1.0);
+    let mut comparison = Comparison::new(title, &PROBLEM_ELSEWHERE, 30, rounds, 1000.0, goal);
+    comparison.tail = Some(Goal::None);
+    comparison.fewest_procs = 2;
+    let mut table = comparison.run(session);
+    table.note(
+        "where a receiver wakes up is the kernel's to say: on the sender's CPU, whose place it \
+         takes, it is there in a few µs",
+    );
+    table
 }
 
 fn run_waiting(session: &mut Session) -> Table {
@@ -206,6 +239,67 @@ fn plain(n: u64, work: Work) -> Round {
             };
         }
     })
+}
+
+/// A message that says when it was sent and where.
+#[derive(Clone, Copy)]
+struct Letter {
+    sent: u64,
+    cpu: usize,
+}
+
+impl Letter {
+    fn now() -> Letter {
+        Letter { cpu: sched_getcpu(), sent: now() }
+    }
+
+    /// How long it took, if it came to another CPU.
+    fn elsewhere(self) -> Option<u64> {
+        let latency = now() - self.sent;
+        (sched_getcpu() != self.cpu).then_some(latency)
+    }
+}
+
+/// `n` latencies of letters that came elsewhere, or fewer, if most do not.
+fn letters(n: u64, mut send: impl FnMut() -> Option<u64>) -> Vec<u64> {
+    (0..4 * n).filter_map(|_| send()).take(n as usize).collect()
+}
+
+fn heist_elsewhere(procs: usize, n: u64) -> Round {
+    let runtime = super::heist_runtime(procs);
+    let send_all = move || {
+        let (letter, post) = heist::chan::bounded::<Letter>(1);
+        let (answer, answers) = heist::chan::bounded(1);
+        drop(heist::go(move || {
+            for letter in post {
+                answer.send(letter.elsewhere()).expect("it is received");
+            }
+        }));
+        letters(n, || {
+            letter.send(Letter::now()).expect("it is received");
+            compute(BUSY.after);
+            answers.recv().expect("it is answered")
+        })
+    };
+    Box::new(move || runtime.run(send_all))
+}
+
+fn threads_elsewhere(procs: usize, n: u64) -> Round {
+    let send_all = move || {
+        let (letter, post) = mpsc::sync_channel::<Letter>(1);
+        let (answer, answers) = mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            for letter in post {
+                answer.send(letter.elsewhere()).expect("it is received");
+            }
+        });
+        letters(n, || {
+            letter.send(Letter::now()).expect("it is received");
+            compute(BUSY.after);
+            answers.recv().expect("it is answered")
+        })
+    };
+    Box::new(move || super::on_threads(procs, send_all))
 }
 
 /// OS threads and std's channels.

@@ -16,6 +16,11 @@
 //! microsecond, and it is better off in its waker's place than on a CPU that must wake up
 //! first (a receiver whose sender computes on began after 116 µs instead of 58).
 //!
+//! A thief in its waker's place must not wait for it: the waker, in the middle of the call
+//! that woke the thief, goes on when the thief sleeps. So it says where it was, and a thief
+//! that is there takes its runnext without a grace ([`displaces`]; the same receiver began
+//! after 27 µs, 20 of which the thief spun for its waker to leave the runtime).
+//!
 //! sysmon looks after two things. The other CPU may be somebody else's for long: whoever
 //! has not woken up after a while may do so anywhere. And the kernel takes a mask that was
 //! set for the will of the user, and keeps to it when the process gets more CPUs: then the
@@ -68,6 +73,21 @@ pub(super) fn keep_off(thief: &M) {
         thief.kept_off.cpu.store(here as u32 + 1, Ordering::Relaxed);
         sched.kept_off.store(thief.id + 1, Ordering::Relaxed);
     }
+}
+
+/// A thief is going to be woken: the caller, if it is an M, says where from.
+pub(super) fn wakes_a_thief() {
+    if let (Some(m), Some(here)) = (m::current(), thread::cpu()) {
+        m.woke_at.store(here as u32 + 1, Ordering::Relaxed);
+    }
+}
+
+/// Whether the calling thread is in the place of `waker`, which has woken a thief: in the
+/// runtime, and not on a CPU.
+pub(super) fn displaces(waker: &M) -> bool {
+    waker.lease.inside()
+        && thread::cpu()
+            .is_some_and(|here| waker.woke_at.load(Ordering::Relaxed) == here as u32 + 1)
 }
 
 /// The caller's M was given a P: it may run anywhere again.

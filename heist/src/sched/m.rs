@@ -66,6 +66,8 @@ pub(crate) struct M {
     prompt: AtomicBool,
     /// Where it may not wake up.
     pub(crate) kept_off: KeptOff,
+    /// The CPU where its thread last woke a thief, and one; or 0. A hint.
+    pub(crate) woke_at: AtomicU32,
     /// A thread of the user's, to be left as it is (see [`serve`]).
     serves: AtomicBool,
     /// sysmon wants the thread to stand still.
@@ -113,6 +115,7 @@ impl M {
             preempt: AtomicBool::new(false),
             prompt: AtomicBool::new(false),
             kept_off: KeptOff::new(),
+            woke_at: AtomicU32::new(0),
             serves: AtomicBool::new(false),
             freeze: Freeze::new(),
             turns: Count::default(),

@@ -7,6 +7,7 @@
 //! their owners are passed over (`brief`). In the last round it takes also a runnext, after a
 //! grace.
 
+use super::apart;
 use super::brief;
 use super::g::G;
 use super::m::M;
@@ -235,7 +236,12 @@ fn steal_next(p: &'static P) -> Option<&'static G> {
     if departs(Departure::SpinGrace) {
         let owner = p.m();
         let late = owner.and_then(M::curg).is_some_and(|g| g.score() == LATE);
-        let grace = if late { GRACE_IF_LATE } else { GRACE };
+        let grace = match owner {
+            // It cannot run it before the thief sleeps.
+            Some(owner) if apart::displaces(owner) => 0,
+            _ if late => GRACE_IF_LATE,
+            _ => GRACE,
+        };
         // The shortest sleep is many times the grace.
         let mut now = clock::now();
         let (mut until, at_most) = (now + grace, now + INSIDE_AT_MOST);

@@ -381,6 +381,7 @@ fn run_p_on(
     if let Some(m) = idle(&mut shared) {
         if searching {
             apart::keep_off(m);
+            apart::wakes_a_thief();
         }
         m.give(p, searching);
         drop(shared);
