@@ -2,15 +2,20 @@
 //! read and a write. No server can do less for a request. It has one thread however many
 //! procs the others have: they may answer more requests at a time, but not for less.
 
-use rustix::event::{PollFd, PollFlags, epoll, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Events that one wait takes at most, as with the others.
 const BATCH: usize = 128;
 
 /// What tables say of it.
 pub(crate) const ABOUT: &str = "plain: a server of one thread, whatever procs the others have";
+
+/// What tables say of one that never sleeps.
+pub(crate) const ABOUT_RESTLESS: &str = "restless: plain that never sleeps, which costs a CPU";
 
 /// The token of the listener; streams have their index.
 const LISTENER: u64 = u64::MAX;
@@ -26,10 +31,20 @@ pub(crate) trait Answer {
 
 /// Answers until the process ends, in a thread of its own.
 pub(crate) fn serve<A: Answer + 'static>(listener: TcpListener, connection: fn() -> A) {
-    std::thread::spawn(move || run(&listener, connection));
+    serve_awake(listener, connection, Arc::default());
 }
 
-fn run<A: Answer>(listener: &TcpListener, connection: fn() -> A) {
+/// The same; it does not sleep while `awake` says so.
+pub(crate) fn serve_awake<A: Answer + 'static>(
+    listener: TcpListener,
+    connection: fn() -> A,
+    awake: Arc<AtomicBool>,
+) {
+    std::thread::spawn(move || run(&listener, connection, &awake));
+}
+
+fn run<A: Answer>(listener: &TcpListener, connection: fn() -> A, awake: &AtomicBool) {
+    const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll instance");
     let token = epoll::EventData::new_u64(LISTENER);
     epoll::add(&epoll, listener, token, epoll::EventFlags::IN).expect("room for it");
@@ -37,7 +52,8 @@ fn run<A: Answer>(listener: &TcpListener, connection: fn() -> A) {
     let mut events = Vec::with_capacity(BATCH);
     loop {
         events.clear();
-        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None) {
+        let timeout = awake.load(Ordering::Relaxed).then_some(&AT_ONCE);
+        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), timeout) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => panic!("epoll_wait: {error}"),
         }

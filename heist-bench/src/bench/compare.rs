@@ -275,22 +275,26 @@ fn heist(lines: &[Line]) -> Option<f64> {
     lines.iter().find(|line| line.0 == Peer::Heist).and_then(median)
 }
 
-/// What `plain` takes of what the best peer does, if that is more than heist may.
+/// What the least of the bounds takes of what the best peer does, if that is more than heist
+/// may.
 fn floor_note(procs: usize, measure: &Measure, lines: &[Line]) -> Option<String> {
     let Goal::OfBest(goals) = measure.goal else { return None };
     let most = goals[usize::from(procs > 1)];
-    let of = |who: Peer| lines.iter().find(|line| line.0 == who).and_then(median);
+    let bounds = lines.iter().filter(|line| line.0.is_bound());
+    let (bound, least) = bounds
+        .filter_map(|line| Some((line.0, median(line)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))?;
     let best = lines
         .iter()
-        .filter(|line| !matches!(line.0, Peer::Heist | Peer::Plain))
+        .filter(|line| line.0 != Peer::Heist && !line.0.is_bound())
         .filter_map(median)
         .min_by(f64::total_cmp)?;
-    let floor = of(Peer::Plain)? / best;
+    let floor = least / best;
     if floor <= most {
         return None;
     }
     let name = if measure.name.is_empty() { "" } else { ", " }.to_owned() + measure.name;
-    let what = format!("{}{name}: plain takes {floor:.2}", plural(procs, "proc"));
+    let what = format!("{}{name}: {bound} takes {floor:.2}", plural(procs, "proc"));
     // Of servers with more threads it is no bound.
     let whose = if procs > 1 { "of one thread" } else { "here" };
     Some(format!("{what} of what the best peer does, so {most} is out of reach {whose}"))
@@ -308,7 +312,7 @@ fn judge(session: &mut Session, procs: usize, measure: &Measure, lines: &[Line])
     let Some(heist) = heist(lines) else { return [const { String::new() }; 3] };
     let peers = || lines.iter().filter(|line| line.0 != Peer::Heist);
     // A bound is nobody to lose to.
-    let peers = || peers().filter(|line| line.0 != Peer::Plain);
+    let peers = || peers().filter(|line| !line.0.is_bound());
     let others = || peers().filter_map(|line| Some((line.0, median(line)?)));
     let best = others().min_by(|a, b| a.1.total_cmp(&b.1));
     let lost = best.is_some_and(|(_, best)| heist > best);

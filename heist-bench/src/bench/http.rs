@@ -10,6 +10,8 @@ use crate::table::Table;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) const BENCHMARK: Benchmark = Benchmark {
     name: "http",
@@ -27,7 +29,13 @@ pub(super) const BENCHMARK_PIPELINED: Benchmark = Benchmark {
 pub(super) const PROBLEM: Problem = Problem {
     name: "http",
     warm_up: true,
-    peers: &[(Peer::Heist, heist), (Peer::Tokio, tokio), (Peer::May, may), (Peer::Plain, plain)],
+    peers: &[
+        (Peer::Heist, heist),
+        (Peer::Tokio, tokio),
+        (Peer::May, may),
+        (Peer::Plain, plain),
+        (Peer::Restless, restless),
+    ],
     go: true,
 };
 
@@ -60,6 +68,7 @@ fn compare(session: &mut Session, title: &str, depth: u64, time: Goal, p99: Opti
     let mut table = comparison.run(session);
     table.note("wrk has a thread of its own, on the same CPUs");
     table.note(plain::ABOUT);
+    table.note(plain::ABOUT_RESTLESS);
     table
 }
 
@@ -204,4 +213,18 @@ fn plain(_procs: usize, depth: u64) -> Round {
     let address = listener.local_addr().expect(BOUND);
     plain::serve(listener, Connection::new);
     round(address, depth)
+}
+
+fn restless(_procs: usize, depth: u64) -> Round {
+    let listener = std::net::TcpListener::bind(ANY).expect(ANY);
+    let address = listener.local_addr().expect(BOUND);
+    let awake = Arc::new(AtomicBool::new(false));
+    plain::serve_awake(listener, Connection::new, awake.clone());
+    let mut round = round(address, depth);
+    Box::new(move || {
+        awake.store(true, Ordering::Relaxed);
+        let samples = round();
+        awake.store(false, Ordering::Relaxed);
+        samples
+    })
 }

@@ -106,6 +106,9 @@ pub(crate) enum Peer {
     /// below on this machine. The recursion without forks, say. A server has one thread,
     /// though (`plain.rs`): with more procs it is a bound of its CPU time only.
     Plain,
+    /// `Plain` that never sleeps while it is measured, which costs a CPU: no server can answer
+    /// sooner, so no load is answered more requests.
+    Restless,
     Go,
 }
 
@@ -118,13 +121,20 @@ impl Peer {
             Peer::Rayon => "rayon",
             Peer::Threads => "threads",
             Peer::Plain => "plain",
+            Peer::Restless => "restless",
             Peer::Go => "Go",
         }
     }
 
     pub(crate) fn named(name: &str) -> Option<Peer> {
-        use Peer::{Go, Heist, May, Plain, Rayon, Threads, Tokio};
-        [Heist, Tokio, May, Rayon, Threads, Plain, Go].into_iter().find(|peer| peer.name() == name)
+        use Peer::{Go, Heist, May, Plain, Rayon, Restless, Threads, Tokio};
+        let all = [Heist, Tokio, May, Rayon, Threads, Plain, Restless, Go];
+        all.into_iter().find(|peer| peer.name() == name)
+    }
+
+    /// Nobody to win or lose against.
+    fn is_bound(self) -> bool {
+        matches!(self, Peer::Plain | Peer::Restless)
     }
 }
 
