@@ -243,8 +243,7 @@ impl<T> Channel<T> {
                 }
                 Take::Disconnected => {
                     drop(state);
-                    park::poll_point();
-                    return Err(TryRecvError::Disconnected);
+                    return Err(all_gone(TryRecvError::Disconnected));
                 }
                 Take::Empty => {}
             }
@@ -271,7 +270,7 @@ impl<T> Channel<T> {
             // SAFETY: the slot is the record's.
             match unsafe { self.not_received(waiter, &place, slept, slot) } {
                 Outcome::Retry => {}
-                Outcome::Disconnected => return Err(TryRecvError::Disconnected),
+                Outcome::Disconnected => return Err(all_gone(TryRecvError::Disconnected)),
                 _ => return Err(TryRecvError::Empty),
             }
         }
@@ -414,6 +413,15 @@ struct Leftover<B>(#[allow(dead_code)] Option<B>); // for its drop
 
 impl<B> Drop for Leftover<B> {
     fn drop(&mut self) {}
+}
+
+/// What a receiver is told that waits, or would, for senders that have all gone. If that is
+/// since its runtime ends, which has unwound them, it ends with it.
+#[cold]
+pub(super) fn all_gone<E>(error: E) -> E {
+    park::unwind_if_closing();
+    park::poll_point();
+    error
 }
 
 /// The caller, as one who waits.

@@ -27,6 +27,8 @@
 //!   since its expression returns, breaks or panics, is given up: crossbeam panics
 //!   there. [`SelectedOperation`] panics as in crossbeam, but not while its
 //!   goroutine unwinds already.
+//! - A receiver whose senders have gone since the runtime shuts down, which unwinds them,
+//!   is not told so: it is unwound itself, as if it still waited.
 //!
 //! | file | what |
 //! |---|---|

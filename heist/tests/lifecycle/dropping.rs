@@ -256,7 +256,7 @@ fn handles_of_a_dropped_runtime_are_harmless() {
 /// unwound without a word, and has no error to make a panic of.
 #[test]
 fn dropping_a_runtime_prints_nothing() {
-    use heist::{par, process::Command, time};
+    use heist::{chan, par, process::Command, time};
     const LONG: Duration = Duration::from_secs(1000);
     if let Some(output) = in_a_process() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -264,7 +264,22 @@ fn dropping_a_runtime_prints_nothing() {
         assert_eq!(said, "");
         return;
     }
-    let waiters: [fn(); 6] = [
+    /// A channel whose sender waits for ever.
+    fn of_a_stuck_one() -> chan::Receiver<u8> {
+        let (s, r) = chan::unbounded();
+        drop(heist::go(move || {
+            let _s = s;
+            thread::park();
+        }));
+        r
+    }
+    let waiters: [fn(); 9] = [
+        || assert_eq!(of_a_stuck_one().recv(), Ok(1)),
+        || assert_eq!(of_a_stuck_one().iter().next(), Some(1)),
+        || {
+            let r = of_a_stuck_one();
+            chan::select! { recv(r) -> message => assert_eq!(message, Ok(1)) }
+        },
         || thread::scope(|s| drop(s.spawn(thread::park))),
         || thread::scope(|s| s.spawn(thread::park).join()).unwrap(),
         || thread::scope(|s| s.spawn(|| heist::go(thread::park).join().unwrap()).join()).unwrap(),

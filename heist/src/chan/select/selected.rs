@@ -2,6 +2,7 @@
 
 use super::engine::Chosen;
 use super::landing::Landing;
+use crate::chan::channel::all_gone;
 use crate::chan::error::{RecvError, SendError, SendTimeoutError};
 use crate::chan::large::is_huge;
 use crate::chan::receiver::Receiver;
@@ -172,7 +173,7 @@ fn complete_recv<T>(
         // SAFETY: the receiver at this address, which is still borrowed, was
         // selected: it is the same one, and so is the type of its messages. The
         // landing is the one that it was selected with.
-        Some(chosen) => unsafe { chosen.recv(landing) },
+        Some(chosen) => unsafe { chosen.recv(landing) }.map_err(all_gone),
         None => unreachable!("asserted above"),
     }
 }
