@@ -144,13 +144,14 @@ fn write_gs(out: &mut String, sched: &'static Sched, ms: &[&'static M]) -> std::
             let status = g.state.status();
             let reason = if status == Status::Waiting { g.wait().0.text() } else { "" };
             let runs = |m: &&&M| m.curg().is_some_and(|its| ptr::eq(its, g));
-            let m = ms.iter().find(runs).filter(|_| g.has(flag::PINNED));
+            let m = ms.iter().find(runs).map(|m| m.id);
             result = writeln!(
                 out,
-                "  G{}: status={}({reason}) m=nil lockedm={}",
+                "  G{}: status={}({reason}) m={} lockedm={}",
                 g.id(),
                 status as u32,
-                number(m.map(|m| m.id)),
+                number(m),
+                number(m.filter(|_| g.has(flag::PINNED))),
             );
         }
     });

@@ -31,17 +31,17 @@ pub(crate) fn die(message: fmt::Arguments<'_>) -> ! {
         /// The thread that reports.
         static DYING: AtomicU32 = AtomicU32::new(0);
         let me = super::thread::OsThread::current().id();
-        super::os::write_stderr(format!("fatal error: {message}\n").as_bytes());
+        let say = || super::os::write_stderr(format!("fatal error: {message}\n").as_bytes());
         match DYING.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => REPORT.get().inspect(|report| report()),
-            // A second failure, in the report itself, must not report again.
-            Err(first) if first == me => None,
-            // Another thread's, of the same cause perhaps: the first one's report goes on.
-            Err(_) => {
-                std::thread::sleep(std::time::Duration::from_secs(1));
-                None
+            Ok(_) => {
+                say();
+                REPORT.get().inspect(|report| report());
             }
-        };
+            // A second failure, in the report itself, must not report again.
+            Err(first) if first == me => say(),
+            // Another thread's, of the same cause as a rule: the first one's report goes on.
+            Err(_) => std::thread::sleep(std::time::Duration::from_secs(1)),
+        }
         std::process::abort()
     }
 }

@@ -253,7 +253,10 @@ impl Builder {
 fn procs_from(variable: Option<&str>) -> Result<usize, BuildError> {
     match variable {
         None => Ok(usable_cpus().min(MAX_PROCS)),
-        Some(text) => text.trim().parse().map_err(|_| BuildError::Variable(text.to_owned())),
+        Some(text) => {
+            let procs = text.trim().parse().ok().filter(|procs| (1..=MAX_PROCS).contains(procs));
+            procs.ok_or_else(|| BuildError::Variable(text.to_owned()))
+        }
     }
 }
 
@@ -263,7 +266,7 @@ fn procs_from(variable: Option<&str>) -> Result<usize, BuildError> {
 pub enum BuildError {
     /// The number of Ps is zero or absurd.
     Procs(usize),
-    /// `HEIST_MAX_PROCS` is not a number.
+    /// `HEIST_MAX_PROCS` is not a number, or zero or absurd.
     Variable(String),
     /// The stack size is absurd.
     Stack(io::Error),
