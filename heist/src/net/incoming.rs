@@ -76,7 +76,7 @@ fn say_once(error: &io::Error) {
     if !SAID.swap(true, Ordering::Relaxed) {
         crate::prim::os::write_stderr(
             format!(
-                "heist: cannot accept connections ({error}); trying again until others end \
+                "heist: cannot accept connections ({error}); trying again until others end\n\t\
                  (limits: ulimit -n, fs.file-max)\n"
             )
             .as_bytes(),

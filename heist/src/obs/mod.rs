@@ -44,7 +44,7 @@ impl Debug {
         let (debug, unknown) = Debug::parse(variable.unwrap_or(""));
         if let Some(unknown) = unknown {
             eprintln!(
-                "heist: HEISTDEBUG: '{unknown}' is not known; \
+                "heist: HEISTDEBUG: '{unknown}' is not known;\n\t\
                  there are schedtrace=<milliseconds>, scheddetail=<0 or 1> and \
                  tlsguard=<0 or 1>"
             );

@@ -446,8 +446,8 @@ pub(crate) fn unwind() -> ! {
     if cfg!(panic = "abort") {
         fatal!(
             "a runtime shuts down while its goroutines wait, and with panic = \"abort\" they \
-             cannot be unwound: let them end before it is dropped, or use the default runtime, \
-             which never is"
+             cannot be unwound:\n\tlet them end before it is dropped, or use the default \
+             runtime, which never is"
         );
     }
     // Who catches it may clean up before it is told again.

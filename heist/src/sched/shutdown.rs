@@ -115,7 +115,7 @@ fn deadline_of(sched: &'static Sched) -> u64 {
 fn close_and_report(sched: &'static Sched) {
     if let Left::Behind(n) = close_blocking(sched) {
         let text = format!(
-            "heist: a runtime was dropped while {n} of its goroutines would not stop; \
+            "heist: a runtime was dropped while {n} of its goroutines would not stop;\n\t\
              they are left behind (see Builder::shutdown_timeout)\n"
         );
         crate::prim::os::write_stderr(text.as_bytes());

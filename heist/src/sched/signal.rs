@@ -121,7 +121,7 @@ fn report_overflow(g: &'static super::g::G) -> ! {
     let _ = writeln!(
         rest,
         "fatal error: stack overflow: give it more (Builder::stack_size, \
-         thread::Builder::stack_size), or wrap the recursion in heist::stack::ensure"
+         thread::Builder::stack_size),\n\tor wrap the recursion in heist::stack::ensure"
     );
     let left = rest.len();
     let used = text.len() - left;

@@ -255,8 +255,8 @@ fn hold(m: &'static M, g: &'static G, at: usize, lowest: usize) {
         if above < 1 << 30 { format!(", {above} bytes up its stack") } else { String::new() };
     let site = g.site().map_or_else(|| "nowhere".to_owned(), Location::to_string);
     let text = format!(
-        "heist: goroutine {} seems to refer to a thread-local across {waits}{place}; it keeps its thread \
-         for that (see heist::runtime::pin and goroutine_local!)\n\tspawned at {site}\n",
+        "heist: goroutine {} seems to refer to a thread-local across {waits}{place};\n\t\
+         it keeps its thread for that (see heist::runtime::pin and goroutine_local!)\n\tspawned at {site}\n",
         g.id(),
     );
     crate::prim::os::write_stderr(text.as_bytes());

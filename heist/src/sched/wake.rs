@@ -398,7 +398,7 @@ fn run_p_on(
             drop(shared);
             fatal!(
                 "program exceeds {limit}-thread limit; goroutines that block their thread need \
-                 one each: raise Builder::max_threads, or block less"
+                 one each:\n\traise Builder::max_threads, or block less"
             );
         }
         // Some thread is left to run goroutines: fewer at a time.
@@ -434,7 +434,7 @@ fn no_thread(
     if !SAID.swap(true, Ordering::Relaxed) {
         crate::prim::os::write_stderr(
             format!(
-                "heist: cannot start a thread ({error}); going on with those that run \
+                "heist: cannot start a thread ({error}); going on with those that run\n\t\
                  (limits: ulimit -u, the cgroup's pids.max, memory)\n"
             )
             .as_bytes(),
