@@ -128,7 +128,6 @@ pub(super) fn send(
     let spawned = unsafe { told::spawn_at(sched, sched.p(index as u32), job, site) };
     match spawned {
         Ok(g) => crate::thread::join::forget(g),
-        Err(error) if !crate::thread::panicking() => panic!("failed to spawn: {error}"),
-        Err(_) => {}
+        Err(error) => super::spawn::failed(&error),
     }
 }

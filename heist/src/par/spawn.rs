@@ -118,7 +118,7 @@ fn inject(sched: &'static Sched, job: Job, site: &'static Location<'static>) {
 }
 
 /// Nothing can be spawned. A goroutine that a shutdown unwinds must not panic.
-fn failed(error: &sched_spawn::SpawnError) {
+pub(super) fn failed(error: &sched_spawn::SpawnError) {
     if !crate::thread::panicking() {
         park::unwind_if_closing();
         panic!("failed to spawn: {error}");

@@ -46,6 +46,8 @@ pub(crate) struct Ext {
     pub(crate) pinned: Cell<Option<&'static M>>,
     /// How often it has locked its thread without unlocking it since.
     pub(crate) locks: Cell<u32>,
+    /// It unwinds, and waits until some moment.
+    pub(crate) timed: Cell<bool>,
     /// How often it went on where its runtime, which closes, would have it unwind (see
     /// `park::wait_point`). If the goroutine before has left some here, it is fewer times.
     pub(crate) let_go: Cell<u32>,

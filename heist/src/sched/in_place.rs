@@ -14,10 +14,11 @@ use super::schedt::Sched;
 use super::shared::Shared;
 use super::wake;
 use crate::context::Resume;
-use crate::prim::atomic::Ordering;
+use crate::prim::atomic::{Ordering, fence, heavy_barrier};
 use crate::prim::lock::Guard;
 use crate::prim::mutant::{Mutant, is};
 use crate::prim::thread;
+use std::ptr;
 use std::time::Duration;
 
 /// Counts an M that waits with its goroutine: it runs nothing else.
@@ -36,12 +37,27 @@ impl Drop for InPlace {
     }
 }
 
-/// Whether no M of a runtime that closes takes anything out of a queue any more: all have
-/// ended, or wait in place, and will go on without a P. Both are counted at one moment:
-/// with the lock the threads do not change.
+/// Whether all Ms of a runtime that closes have ended, or wait in place, and will go on
+/// without a P. Both are counted at one moment: with the lock the threads do not change.
 pub(crate) fn all_wait(sched: &'static Sched) -> bool {
     let shared = sched.shared.lock();
     shared.threads <= sched.in_place.load(Ordering::SeqCst)
+}
+
+/// Whether no M of a runtime that closes has a goroutine in hand that it took out of a queue,
+/// or will. Less than [`all_wait`]: one may be in user code, and wait there for the caller.
+///
+/// An M takes something only after it has looked whether the runtime closes, with a P: in the
+/// scheduler's loop, which runs nobody, or inside of the runtime (`heir`). So one that runs
+/// somebody and is outside, or has no P, has nothing, and looks before it does: the barrier
+/// pairs with that of `Lease::enter`, and with the fence where a P was brought
+/// ([`wait_for_p`]).
+fn nobody_has_any(sched: &'static Sched) -> bool {
+    heavy_barrier();
+    let shared = sched.shared.lock();
+    let has_ended = |m: &M| shared.free_ms.iter().any(|free| ptr::eq(*free, m));
+    let is_away = |m: &M| m.curg().is_some() && (!m.lease.inside() || m.p().is_none());
+    shared.closed && shared.all_ms.iter().all(|m| is_away(m) || has_ended(m))
 }
 
 /// Parks the calling goroutine and its M. Says whether it is to unwind, since the
@@ -72,9 +88,7 @@ fn park_here(m: &'static M, g: &'static G, give_p_up: impl FnOnce()) -> Resume {
         Park::Parked => {
             let waiting = InPlace::new(m.sched);
             give_p_up();
-            let resumed = wait_for_p(m, g);
-            drop(waiting);
-            resumed
+            wait_for_p(m, g, waiting)
         }
     };
     // One that is to unwind was taken out of its wait for that, and runs.
@@ -124,8 +138,12 @@ pub(crate) fn yield_without_p(m: &'static M, g: &'static G) -> Resume {
     }
     // Nobody schedules any more. It cannot go back: it is told here, unless it
     // unwinds already.
-    thread::yield_now();
-    if thread::panicking() { Resume::Run } else { Resume::Unwind }
+    if !thread::panicking() {
+        return Resume::Unwind;
+    }
+    // It may look for what somebody does who must be unwound first: it counts as waiting.
+    pause_in_shutdown(SHORT_PAUSE);
+    Resume::Run
 }
 
 /// Gets a P for an M that has lost its own while its goroutine was in user
@@ -138,10 +156,16 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
     if sched.closing() {
         return false;
     }
-    let idle = take_own_or_idle(m, &mut sched.shared.lock());
-    if let Some(p) = idle {
-        m.acquire_p(p);
-        return true;
+    {
+        let mut shared = sched.shared.lock();
+        if shared.closed {
+            return false;
+        }
+        // With the lock: see `nobody_has_any`.
+        if let Some(p) = take_own_or_idle(m, &mut shared) {
+            m.acquire_p(p);
+            return true;
+        }
     }
     wait_in_queue(m, g, || {
         let mut shared = sched.shared.lock();
@@ -173,10 +197,8 @@ fn wait_in_queue(m: &'static M, g: &'static G, queue: impl FnOnce() -> bool) {
     let pinned_before = pin(g, m);
     g.state.leave_with_thread(Status::Runnable);
     if queue() {
-        let waiting = InPlace::new(m.sched);
         // It is runnable, so it is not told to unwind.
-        let _ = wait_for_p(m, g);
-        drop(waiting);
+        let (Resume::Run | Resume::Unwind) = wait_for_p(m, g, InPlace::new(m.sched));
     }
     g.state.run_with_thread(Status::Runnable);
     unpin(g, pinned_before);
@@ -187,32 +209,41 @@ fn wait_in_queue(m: &'static M, g: &'static G, queue: impl FnOnce() -> bool) {
 /// When the runtime closes, one that is queued may be in the hands of an M already, which
 /// looks at it and brings its P: it goes on by itself only when no such M is left, so that
 /// nobody comes for a goroutine that has gone on, has ended, or is another by then.
-fn wait_for_p(m: &'static M, g: &'static G) -> Resume {
-    loop {
-        if m.acquire_next_p() {
-            // A P that comes now is nobody's: those who unwind begin when all Ms wait.
-            if m.sched.closing() {
-                m.release_p();
-            }
-            return Resume::Run;
-        }
-        if m.sched.closing() {
-            // Nobody schedules any more. What was woken goes on without a P.
-            let runnable = g.state.status() == Status::Runnable;
-            if runnable && (all_wait(m.sched) || is(Mutant::GoOnInHand)) {
-                return Resume::Run;
-            }
-            // What unwinds already waits for its wake-up, and shutdown gives up
-            // on it if none comes. All others are told to.
-            if !thread::panicking() && g.state.claim_waiting() {
-                return Resume::Unwind;
-            }
-            m.note.sleep_for(Duration::from_millis(1));
-        } else {
+fn wait_for_p(m: &'static M, g: &'static G, waiting: InPlace) -> Resume {
+    while !m.acquire_next_p() {
+        if !m.sched.closing() {
             m.note.watch(m.patience);
             m.note.sleep();
+            continue;
         }
+        // Nobody schedules any more. What was woken goes on without a P.
+        let runnable = g.state.status() == Status::Runnable;
+        if runnable && (nobody_has_any(m.sched) || is(Mutant::GoOnInHand)) {
+            return Resume::Run;
+        }
+        // What unwinds already waits for its wake-up, and shutdown gives up on it if none
+        // comes. All others are told to.
+        if is_told(g) && g.state.claim_waiting() {
+            return Resume::Unwind;
+        }
+        m.note.sleep_for(Duration::from_millis(1));
     }
+    // First: those who unwind begin when all wait, and empty the queues of their Ps.
+    drop(waiting);
+    fence(Ordering::SeqCst);
+    // A P that comes now is nobody's.
+    if m.sched.closing() {
+        m.release_p();
+    }
+    Resume::Run
+}
+
+/// Whether a goroutine that waits with its thread is told when its runtime closes: unless it
+/// unwinds already. But if it waits until some moment it is told as well, since there are
+/// no timers any more (`park::park_for_a_time`).
+fn is_told(g: &'static G) -> bool {
+    // SAFETY: the goroutine is the caller, which waits with its thread.
+    !thread::panicking() || unsafe { g.frame() }.is_some_and(|frame| frame.ext.timed.get())
 }
 
 /// A park of a goroutine that cannot leave its thread, which has no P and gets
@@ -228,11 +259,14 @@ pub(crate) fn park_in_shutdown(m: &'static M, g: &'static G) -> Resume {
         if g.state.take_notified() {
             return Resume::Run;
         }
-        if !thread::panicking() {
+        if is_told(g) {
             return Resume::Unwind;
         }
     }
 }
+
+/// What a yield is in a runtime that closes, in nanoseconds.
+const SHORT_PAUSE: u64 = 100_000;
 
 /// A moment, of at most so many nanoseconds, in which a goroutine that unwinds while its
 /// runtime closes waits for something: with its thread, which counts as waiting.

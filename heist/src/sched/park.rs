@@ -51,6 +51,24 @@ pub(crate) fn park_whatever_comes(reason: WaitReason, site: &'static Location<'s
     wake_or_order(g, suspend(inside, g, Suspend::Park))
 }
 
+/// Like [`park_whatever_comes`], of the calling goroutine, which unwinds and waits until some
+/// moment: it is told, too, since a runtime that closes has no timers, and sees to it that
+/// it ends all the same.
+#[cold]
+#[inline(never)]
+pub(crate) fn park_for_a_time(
+    g: &'static G,
+    reason: WaitReason,
+    site: &'static Location<'static>,
+) -> Resume {
+    // SAFETY: the goroutine runs, and it is the caller.
+    let timed = |timed| unsafe { g.frame() }.map(|frame| frame.ext.timed.set(timed));
+    timed(true);
+    let resumed = park_whatever_comes(reason, site);
+    timed(false);
+    resumed
+}
+
 /// A goroutine that is told to unwind while its wake-up is there has been woken.
 #[inline(always)]
 fn wake_or_order(g: &'static G, resumed: Resume) -> Resume {

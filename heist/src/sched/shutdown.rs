@@ -223,50 +223,79 @@ pub(crate) fn thread_ended(m: &'static M) {
 /// then there is a second one, and so on.
 struct Unwinders {
     sched: &'static Sched,
-    threads: Vec<(thread::JoinHandle<()>, Arc<AtomicBool>)>,
+    threads: Vec<(thread::JoinHandle<()>, Arc<Unwinder>)>,
+    /// When the last one was started.
     last: u64,
+    /// The last that is done found nobody to unwind.
+    in_vain: bool,
+}
+
+/// What an unwinder says of itself.
+#[derive(Debug, Default)]
+struct Unwinder {
+    done: AtomicBool,
+    /// It has found nobody: those who are left wait with their threads.
+    in_vain: AtomicBool,
 }
 
 impl Unwinders {
     /// How long one may be busy before it is taken to wait.
     const BUSY: u64 = 20_000_000;
+    /// How long after one that had nothing to do the next one is started, at the least.
+    const IN_VAIN: u64 = 1_000_000;
     const MOST: usize = 64;
 
     fn new(sched: &'static Sched) -> Self {
-        Unwinders { sched, threads: Vec::new(), last: 0 }
+        Unwinders { sched, threads: Vec::new(), last: 0, in_vain: false }
     }
 
     fn all_done(&self) -> bool {
-        self.threads.iter().all(|(_, done)| done.load(Ordering::SeqCst))
+        self.threads.iter().all(|(_, unwinder)| unwinder.done.load(Ordering::SeqCst))
+    }
+
+    /// Joins those that are done: they would keep their stacks.
+    fn reap(&mut self) {
+        for (handle, unwinder) in std::mem::take(&mut self.threads) {
+            if unwinder.done.load(Ordering::SeqCst) {
+                self.in_vain = unwinder.in_vain.load(Ordering::SeqCst);
+                let _ = handle.join();
+            } else {
+                self.threads.push((handle, unwinder));
+            }
+        }
     }
 
     /// Starts one if there is none, or if those that there are seem to wait.
     fn help(&mut self) {
         let now = clock::now();
-        let waits = now.saturating_sub(self.last) > Self::BUSY && self.threads.len() < Self::MOST;
-        if self.sched.goroutines() == 0 || !(self.all_done() || waits) {
+        let since = now.saturating_sub(self.last);
+        self.reap();
+        let busy = !self.threads.is_empty();
+        let waits = since > Self::BUSY && self.threads.len() < Self::MOST;
+        let in_vain = self.in_vain && since < Self::IN_VAIN;
+        if self.sched.goroutines() == 0 || busy && !waits || in_vain {
             return;
         }
         self.last = now;
-        let done = Arc::new(AtomicBool::new(false));
-        let (sched, says) = (self.sched, done.clone());
+        let unwinder = Arc::new(Unwinder::default());
+        let (sched, says) = (self.sched, unwinder.clone());
         let started = thread::start("heist-unwind".into(), STACK, move || {
-            unwind_all(sched);
-            says.store(true, Ordering::SeqCst);
+            says.in_vain.store(!unwind_all(sched), Ordering::SeqCst);
+            says.done.store(true, Ordering::SeqCst);
             sched.all_stopped.wake();
         });
         match started {
-            Ok(handle) => self.threads.push((handle, done)),
-            Err(_) => unwind_all(self.sched),
+            Ok(handle) => self.threads.push((handle, unwinder)),
+            Err(_) => drop(unwind_all(self.sched)),
         }
     }
 }
 
 impl Drop for Unwinders {
     fn drop(&mut self) {
-        for (handle, done) in self.threads.drain(..) {
+        for (handle, unwinder) in self.threads.drain(..) {
             // One whose destructor does not return is left behind.
-            if done.load(Ordering::SeqCst) {
+            if unwinder.done.load(Ordering::SeqCst) {
                 let _ = handle.join();
             }
         }
@@ -274,8 +303,8 @@ impl Drop for Unwinders {
 }
 
 /// Unwinds the goroutines of a runtime that no M runs and no other unwinder has,
-/// those apart that wait in place with an M of their own.
-fn unwind_all(sched: &'static Sched) {
+/// those apart that wait in place with an M of their own. Returns whether there were any.
+fn unwind_all(sched: &'static Sched) -> bool {
     for p in sched.ps() {
         // Queued goroutines are found by their state.
         let _one_at_a_time = sched.unwinding.lock();
@@ -294,6 +323,7 @@ fn unwind_all(sched: &'static Sched) {
     });
     // The youngest first: parents often wait for their children.
     mine.sort_by_key(|(_, id)| std::cmp::Reverse(*id));
+    let any = !mine.is_empty();
     for (g, id) in mine {
         // An id that was claimed stays so, also when its block is another's.
         if !sched.unwinding.lock().insert(id) {
@@ -308,6 +338,7 @@ fn unwind_all(sched: &'static Sched) {
     drop(stack);
     thread::set_slot(before);
     sched.put_ghost(m);
+    any
 }
 
 /// Whether a goroutine of the runtime is left to an unwinder: nobody runs it, and it does

@@ -294,7 +294,17 @@ impl Turn {
                 let Some(alarm) = timers::arm(Due::Wake(g, self.number), when) else {
                     return self.sleep_without_timers(g, when, reason, site);
                 };
-                let slept = self.slept(park::park_whatever_comes(reason, site));
+                let resumed = if thread::panicking() {
+                    let resumed = park::park_for_a_time(g, reason, site);
+                    if resumed == Resume::Unwind {
+                        alarm.disarm();
+                        return self.sleep_without_timers(g, when, reason, site);
+                    }
+                    resumed
+                } else {
+                    park::park_whatever_comes(reason, site)
+                };
+                let slept = self.slept(resumed);
                 if slept != Slept::Expired {
                     alarm.disarm();
                 }

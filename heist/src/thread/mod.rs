@@ -30,6 +30,7 @@ pub use scoped::{Scope, ScopedJoinHandle, scope};
 /// What [`JoinHandle::join`] returns: the value, or the payload of the panic.
 pub type Result<T> = std::result::Result<T, Box<dyn std::any::Any + Send + 'static>>;
 
+use crate::context::Resume;
 use crate::prim;
 use crate::prim::clock;
 use crate::sched::g::{G, WaitReason, flag};
@@ -228,12 +229,17 @@ pub fn park_timeout(timeout: Duration) {
     let number = g.turn().begin();
     let due = Due::Unpark(g, number);
     let armed = timers::arm(due, clock::after(timeout));
-    if armed.is_none() && prim::thread::panicking() {
+    if !prim::thread::panicking() {
+        sleep_parked(g, Location::caller());
+    } else if armed.is_some()
+        && parking::park_for_a_time(g, WaitReason::Park, Location::caller()) == Resume::Run
+    {
+        g.ticket.woken();
+    } else {
         // The runtime closes and has no timers: as if unparked, which is
         // always allowed.
-        return give_up(g);
+        give_up(g);
     }
-    sleep_parked(g, Location::caller());
     if g.turn().close(number)
         && let Some(armed) = armed
     {

@@ -287,7 +287,7 @@ fn dropping_a_runtime_prints_nothing() {
         || time::timeout(LONG, thread::park).unwrap(),
         || drop(Command::new("sleep").arg("1").output().unwrap()),
     ];
-    let spawners: [fn(); 7] = [
+    let spawners: [fn(); 8] = [
         || heist::go(|| ()).join().unwrap(),
         || heist::go_idle(|| ()).join().unwrap(),
         || {
@@ -297,6 +297,7 @@ fn dropping_a_runtime_prints_nothing() {
         },
         || time::timeout(LONG, || ()).unwrap(),
         || par::spawn(|| ()),
+        || drop(par::broadcast(|context| context.index())),
         || assert_eq!(par::join(thread::yield_now, thread::yield_now), ((), ())),
         || drop(Command::new("true").output().unwrap()),
     ];

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod dropping;
+mod in_place;
 mod leaks;
 mod polling;
 mod run;
