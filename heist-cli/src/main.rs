@@ -15,7 +15,7 @@ usage: heist [COMMAND]
 
 commands:
   tour       what heist can do, measured here in less than a minute (default)
-  sim        the scheduler on a simulated machine of 2 to 1,024 cores
+  sim        the scheduler on a simulated machine of 1 to 1,024 cores
              (`heist sim help` has the details)
   help       this text
   version    the version

@@ -4,7 +4,7 @@
 //! so, lists them and ends the process with code 2:
 //!
 //! ```text
-//! cargo run --example deadlock
+//! cargo run -p heist --example deadlock
 //! ```
 //!
 //! Arguments show the cases around it: `joined` (two that join each other's

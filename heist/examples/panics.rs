@@ -2,7 +2,7 @@
 //! thread.
 //!
 //! ```text
-//! cargo run --example panics
+//! cargo run -p heist --example panics
 //! ```
 //!
 //! With the argument `own-hook` the program has a hook of its own before heist

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// An operation: runs it so many times and returns the time.
 pub type Op = fn(u64) -> Duration;
 
-/// The operations and the names that the seeds give them.
+/// The operations, by the names that they have in Go's runtime where they are there.
 pub const OPS: [(&str, Op); 15] = [
     ("runqput + runqget, shared", |n| put_get(n, false)),
     ("runqput + runqget, one P", |n| put_get(n, true)),

@@ -131,5 +131,6 @@ pub(crate) fn grouped(n: u64) -> String {
 
 /// Nanoseconds for each of `n`.
 pub(crate) fn each(time: Duration, n: u64) -> String {
-    format!("{:.0} ns", time.as_nanos() as f64 / n as f64)
+    let each = (time.as_nanos() as f64 / n as f64).round();
+    format!("{} ns", grouped(each as u64))
 }

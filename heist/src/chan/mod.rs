@@ -35,6 +35,7 @@
 //! | `protocol/` | the ring, the queues, and what happens to them: model-checked |
 //! | `channel.rs`, `until.rs` | sending and receiving, with sleep |
 //! | `handle.rs` | who refers to a channel |
+//! | `make.rs` | making channels |
 //! | `sender.rs`, `receiver.rs`, `iter.rs`, `error.rs` | what users see |
 //! | `large.rs` | messages that need much of a stack |
 //! | `timer.rs` | channels that the clock sends to |

@@ -44,6 +44,17 @@
 //! A call is tried first, and only one that would block waits. A descriptor is
 //! registered with the kernel when it first waits, and not touched again until it is
 //! closed. A request on a busy connection is one read and one write.
+//!
+//! | file | what |
+//! |---|---|
+//! | `socket.rs` | what all sockets are made of: std's, and how to wait for it |
+//! | `tcp_listener.rs`, `tcp_stream.rs`, `udp_socket.rs` | what users see |
+//! | `unix_listener.rs`, `unix_stream.rs`, `unix_datagram.rs` | the same of Unix sockets |
+//! | `incoming.rs` | accepting one connection after the other, and surviving it |
+//! | `resolve.rs` | from names to addresses |
+//! | `forward.rs` | what std's sockets do well already |
+//! | `fd.rs` | sockets and descriptors, one from the other |
+//! | `lend.rs` | streams whose bytes `io::copy` moves inside the kernel |
 
 #[allow(unsafe_code)] // named file: raw descriptors
 mod fd;

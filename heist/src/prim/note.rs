@@ -1,6 +1,6 @@
 //! A note: one thread sleeps until another wakes it, once.
 //!
-//! Go's `note` (seed 002): a one-shot event over a futex. A wake-up before the
+//! Go's `note`: a one-shot event over a futex. A wake-up before the
 //! sleep is kept, so that there is no order in which one is lost.
 
 use super::atomic::{AtomicU64, Ordering};

@@ -1,14 +1,14 @@
 //! Finding the next goroutine: near before far, cheap before dear.
 //!
-//! The phases, in the order of the seeds (`findRunnable`, seed 000):
+//! The phases, in the order of Go's `findRunnable`:
 //!
 //! | # | phase | where |
 //! |---|---|---|
 //! | 0 | safe point: does the runtime close, or the world stop? | [`stop::at_safe_point`] |
 //! | 1 | timers that are due | [`timers::check`] |
-//! | 2 | every 61st tick, one from the global queue (with many Ps: some, more rarely), or one that yielded | [`from_global_now_and_then`] |
+//! | 2 | every 61st tick, what the P was told, one from the global queue (with many Ps: some, more rarely), or one that yielded | [`from_global_now_and_then`] |
 //! | 3 | the local queue: runnext, then the ring | [`from_local`] |
-//! | 4 | a batch from the global queue; those who yielded | [`next_round`] |
+//! | 4 | what the P was told; a batch from the global queue; those who yielded | [`told`](super::told), [`next_round`] |
 //! | 5 | the network | [`poll_network`] |
 //! | 6 | timers, exactly; steal | [`timers::run_gathered`], [`steal::steal`] |
 //! | 7 | goroutines of idle priority | [`idle_priority`] |

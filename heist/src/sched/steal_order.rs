@@ -2,7 +2,7 @@
 //!
 //! A random start and a random stride that is coprime with the number of
 //! places: each place is visited exactly once, and thieves that start together
-//! scatter (`stealOrder`, seed 000).
+//! scatter (Go's `stealOrder`).
 
 use std::sync::OnceLock;
 

@@ -1,9 +1,9 @@
 //! Goroutines that begin on a certain P: what `par::broadcast` sends to all of them.
 //!
 //! A P runs what it was told when its own queue is empty, before those who have yielded
-//! there, and now and then when it is not. Why none is forgotten: whoever tells a P queues the goroutine, then takes the
-//! scheduler's lock and looks whether the P is idle; a P becomes idle with the lock,
-//! by one who has looked at this queue with it.
+//! there, and now and then when it is not. Why none is forgotten: whoever tells a P queues
+//! the goroutine, then takes the scheduler's lock and looks whether the P is idle; a P
+//! becomes idle with the lock, by one who has looked at this queue with it.
 
 use super::g::{Birth, G, flag};
 use super::g_pool;

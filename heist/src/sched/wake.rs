@@ -153,7 +153,7 @@ pub(crate) fn put_yielded(sched: &'static Sched, p: Held, g: &'static G) {
 }
 
 /// The ring is full: its older half and `g` go to the global queue
-/// (`runqputslow`, seed 000), or to this P's part of it.
+/// (Go's `runqputslow`), or to this P's part of it.
 #[cold]
 fn overflow(sched: &'static Sched, p: Held, g: &'static G) {
     p.counters.overflows.bump();
@@ -490,7 +490,7 @@ pub(crate) fn send_keeper(sched: &'static Sched, mut shared: Guard<'_, Shared>) 
 }
 
 /// Gives a P whose M is going to block to another M, or makes it idle
-/// (`handoffp`, seed 003).
+/// (Go's `handoffp`).
 pub(crate) fn handoff_p(sched: &'static Sched, p: &'static P) {
     let queued = !p.runq.is_empty() || sched.runq_size.load(Ordering::SeqCst) != 0;
     if queued || !p.told.is_empty() {

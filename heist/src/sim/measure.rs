@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// How the scheduler decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// As the seeds have it: a walk over all Ps, wake-ups always, yielded
+    /// As Go has it: a walk over all Ps, wake-ups always, yielded
     /// goroutines to the global queue.
     Go,
     /// As it ships.

@@ -23,7 +23,7 @@
 //! | running | dead | its M, when the body returned |
 //! | runnable, waiting | dead | shutdown, once no M is left |
 //!
-//! Statuses have Go's names and numbers (seed 003).
+//! Statuses have Go's names and numbers.
 //!
 //! # Ready against park
 //!

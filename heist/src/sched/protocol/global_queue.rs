@@ -71,8 +71,8 @@ impl<T> GlobalQueue<T> {
 }
 
 /// How many goroutines a P takes from a global queue of `size`: its share of
-/// them and one more, but no more than it has room for (`globrunqget`, seed
-/// 002; the caller's room is at most half a ring).
+/// them and one more, but no more than it has room for (Go's `globrunqget`;
+/// the caller's room is at most half a ring).
 fn batch_size(size: usize, procs: usize, room: usize) -> usize {
     (size / procs + 1).min(size).min(room)
 }

@@ -1,6 +1,6 @@
 //! The ring of a run queue: one producer, many consumers.
 //!
-//! A bounded queue (seeds 000 and 002; the algorithm is Go's). `tail` is written
+//! A bounded queue; the algorithm is Go's. `tail` is written
 //! by the owner alone. `head` moves by compare-and-swap: the owner takes one, a
 //! thief takes half. A consumer reads the slots first and commits with the
 //! exchange; if `head` moved meanwhile, what it read may be stale and it starts

@@ -22,7 +22,7 @@
 //! Those that yield are queued again and again, and one that passes through the
 //! global queue may go on on another P, with its stack's cache lines behind it. So
 //! their ring has room for a thousand. What is *new* to the queue still finds it
-//! full at 256, as in the seeds: that is the work that others should see. Those whose
+//! full at 256, as in Go: that is the work that others should see. Those whose
 //! time has come, or that the network has something for, come in numbers, and have room
 //! for as many more: the older half that went to the global queue would be they, with
 //! their stacks in the cache, behind all that was spawned.

@@ -65,7 +65,7 @@ impl Ticket {
         // every read-modify-write does: it is over before this store, or sees
         // the new id and does nothing. (loom does not keep a store and an
         // exchange of two threads in one order, so there is no model of it;
-        // `tests/thread.rs` has a stress test.)
+        // `tests/thread/` has a stress test.)
         self.word.store(id << 2 | EMPTY, Ordering::Relaxed);
     }
 
