@@ -28,9 +28,9 @@ pub use lock_thread::{Pinned, lock_os_thread, pin, unlock_os_thread};
 /// and need not, such as the lock of a free mutex, a goroutine has some sixty more.
 ///
 /// A goroutine that makes no such call cannot be stopped. It computes, or blocks its
-/// thread; it does nothing but what never waits (starts timers, notifies, cancels) or what
-/// the kernel does while the thread waits (files, [`heist::syscall`](crate::syscall)); or
-/// it catches the unwinding time and again. It is left behind, with its thread, when the
+/// thread; it does nothing but what never waits (starts timers, notifies, cancels, forks) or
+/// what the kernel does while the thread waits (files, [`heist::syscall`](crate::syscall),
+/// [`heist::blocking`](crate::blocking)); or it catches the unwinding time and again. It is left behind, with its thread, when the
 /// [`shutdown_timeout`](Builder::shutdown_timeout) is over.
 ///
 /// ```
