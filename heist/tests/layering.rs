@@ -58,6 +58,42 @@ fn module(path: &Path) -> String {
     first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
 }
 
+/// The top modules that a line of code names: `crate::a`, and those of `crate::{a, b::{c, d}}`,
+/// which stands on one line as long as it is short; longer ones fail.
+fn modules_used(line: &str) -> Vec<&str> {
+    let name = |text: &'_ str| text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    let mut used = Vec::new();
+    for rest in line.split("crate::").skip(1) {
+        let Some(list) = rest.strip_prefix('{') else {
+            used.push(&rest[..name(rest).unwrap_or(rest.len())]);
+            continue;
+        };
+        let (mut depth, mut start) = (1, 0);
+        for (i, c) in list.char_indices() {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            if depth == 0 || (depth == 1 && c == ',') {
+                let item = list[start..i].trim();
+                used.push(&item[..name(item).unwrap_or(item.len())]);
+                start = i + 1;
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        assert_eq!(depth, 0, "one line for each module, please: {line}");
+    }
+    used
+}
+
+#[test]
+fn all_modules_of_a_line_are_seen() {
+    assert_eq!(modules_used("use crate::sched::{m, p};"), ["sched"]);
+    assert_eq!(modules_used("use crate::{blocking, syscall};"), ["blocking", "syscall"]);
+    assert_eq!(modules_used("use crate::{io::{self, fd}, net};"), ["io", "net"]);
+    assert_eq!(modules_used("crate::time::now() - crate::sim"), ["time", "sim"]);
+    assert!(modules_used("use std::{fs, io};").is_empty());
+}
+
 fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
@@ -70,10 +106,8 @@ fn calls_go_downward_only() {
         let own = module(&path);
         let own_layer = layer(&own).unwrap_or_else(|| panic!("{own} has no layer: give it one"));
         for (number, line) in code(&text) {
-            for used in line.split("crate::").skip(1) {
-                let used: String =
-                    used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                let Some(used_layer) = layer(&used) else { continue };
+            for used in modules_used(line) {
+                let Some(used_layer) = layer(used) else { continue };
                 seen += 1;
                 if used_layer > own_layer {
                     upward.push(format!("{}:{number}: {own} uses {used}", path.display()));

@@ -201,3 +201,65 @@ pub fn exists<P: AsRef<Path>>(path: P) -> io::Result<bool> {
     let path = path.as_ref();
     syscall(|| std::fs::exists(path))
 }
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+    use crate::sched::m;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::io::{Read, Write};
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    /// Whether a call, which waits until `end` is done, is declared meanwhile: whether its
+    /// P is at hand for others. Sysmon would find out what is not, and hide it.
+    fn is_declared<T: Send, U>(call: impl FnOnce() -> T + Send, end: impl FnOnce() -> U) -> bool {
+        let runtime = crate::Builder::new().max_procs(1).build().unwrap();
+        let (here, m) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let calls = scope.spawn(move || {
+                runtime.run(move || {
+                    here.send(m::current().unwrap()).unwrap();
+                    call()
+                })
+            });
+            let (m, start) = (m.recv().unwrap(), Instant::now());
+            while !m.lease.in_call() && start.elapsed() < Duration::from_secs(10) {
+                std::thread::yield_now();
+            }
+            let declared = m.lease.in_call();
+            // It may begin only now.
+            let _end = end();
+            calls.join().unwrap();
+            declared
+        })
+    }
+
+    /// Those of which one can make sure that they wait.
+    #[test]
+    fn calls_are_declared() {
+        let path = std::env::temp_dir().join(format!("heist-fifo-{}", std::process::id()));
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let std_open = || std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let write = || std::fs::write(&path, "x").unwrap();
+        assert!(is_declared(|| read(&path), write));
+        assert!(is_declared(|| read_to_string(&path), write));
+        assert!(is_declared(|| File::open(&path), std_open));
+        assert!(is_declared(|| File::create(&path), std_open));
+        assert!(is_declared(|| OpenOptions::new().write(true).open(&path), std_open));
+
+        // Open for both: it waits neither for a writer nor for a reader.
+        let (mut far, near) = (std_open(), File::from(std_open()));
+        let mut byte = [0];
+        assert!(is_declared(|| (&near).read(&mut byte), || far.write_all(b"x").unwrap()));
+        // More than there is room for.
+        let (bytes, mut all) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+        assert!(is_declared(|| (&near).write(&bytes), || far.read_exact(&mut all).unwrap()));
+
+        std::fs::remove_file(&path).unwrap();
+        let (held, file) = (std::fs::File::create(&path).unwrap(), File::open(&path).unwrap());
+        held.lock().unwrap();
+        assert!(is_declared(|| file.lock_shared(), || held.unlock().unwrap()));
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -116,12 +116,19 @@ fn splice(from: &dyn Stream, to: End<'_>, site: &'static Location<'static>) -> i
         let mut refused = false;
         let taken = from.call(Side::Read, site, &mut |from| {
             let taken = fd::splice(from, inlet.as_fd(), AT_ONCE, Wait::No);
-            let refuses = taken.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
-            // Ready, it was said: before a byte out of band the kernel stops for good.
-            if refuses && std::mem::replace(&mut refused, true) {
-                return by_hand(from, inlet.as_fd());
-            }
-            taken
+            let stops = match &taken {
+                // As at its end, once the peer has closed. To ask a terminal again would
+                // be to go on after its end.
+                Ok(0) => fd::is_stream_socket(from),
+                // Ready, it was said.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::mem::replace(&mut refused, true)
+                }
+                _ => false,
+            };
+            // Before a byte out of band the kernel splices no more. Who reads gets past it,
+            // or finds the end.
+            if stops { by_hand(from, inlet.as_fd()) } else { taken }
         });
         let mut left = match taken {
             Ok(0) => return Ok(Copied::All(copied)),

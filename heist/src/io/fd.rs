@@ -38,6 +38,11 @@ pub(crate) fn is_shut(fd: &impl AsFd) -> bool {
     poll(fd, libc::POLLRDHUP).1 & libc::POLLRDHUP != 0
 }
 
+/// Whether a descriptor is a socket that carries a stream.
+pub(super) fn is_stream_socket(fd: BorrowedFd<'_>) -> bool {
+    rustix::net::sockopt::socket_type(fd) == Ok(rustix::net::SocketType::STREAM)
+}
+
 fn is_ready(fd: &impl AsFd, events: libc::c_short) -> bool {
     poll(fd, events).0 != 0 // an error is left to the call itself
 }

@@ -256,6 +256,26 @@ mod tests {
         assert!(epoll.remove(near.as_fd()).is_err());
     }
 
+    /// In whole milliseconds no wait is as short. How long one takes at most nobody can say,
+    /// so some of many will do.
+    #[test]
+    fn a_wait_is_not_rounded_to_milliseconds() {
+        let epoll = Epoll::new().unwrap();
+        let mut batch = Batch::new();
+        epoll.ring();
+        if epoll.wait_precisely(None, &mut batch) < 0 {
+            return; // the kernel has no such call
+        }
+        let is_short = |_| {
+            let begin = clock::now();
+            let until = begin + 100_000;
+            epoll.wait(Some(until), &mut batch);
+            // Less is a wait that a signal has ended.
+            (until..begin + 1_000_000).contains(&clock::now())
+        };
+        assert!((0..10_000).any(is_short));
+    }
+
     #[test]
     fn a_kernel_without_precise_waits_does_as_well() {
         // The other tests must not mind.

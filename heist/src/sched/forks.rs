@@ -300,3 +300,16 @@ pub(crate) fn refresh() {
         m.desk.measure_anew();
     }
 }
+
+#[cfg(all(test, not(any(loom, sim))))]
+mod tests {
+    use super::*;
+    use crate::sched::netpoll::tests::looks_meanwhile;
+
+    #[test]
+    fn a_p_that_only_forks_looks_at_the_network() {
+        let looks =
+            |_: &u32| looks_meanwhile(|_| assert!(!somebody_waits(&Inside::enter().unwrap())));
+        assert!((0..20).filter(looks).count() > 10);
+    }
+}

@@ -539,8 +539,9 @@ pub(crate) fn dissolve(sched: &'static Sched) {
 }
 
 #[cfg(all(test, not(any(loom, sim))))]
-mod tests {
+pub(in crate::sched) mod tests {
     use super::*;
+    use crate::prim::hint;
     use crate::sched::schedt::{Config, PanicPolicy};
     use crate::sched::shutdown;
     use crate::stacks::Class;
@@ -569,6 +570,49 @@ mod tests {
             tls_guard: false,
         })
         .unwrap()
+    }
+
+    /// Has the only P of a runtime do something when nobody has looked for a while. Returns
+    /// whether it has looked: sysmon waits for longer, as a rule.
+    pub(in crate::sched) fn looks_meanwhile(busy: impl Fn(&'static Sched) + Sync) -> bool {
+        let runtime = crate::Builder::new().max_procs(1).build().unwrap();
+        runtime.run(|| {
+            let sched = m::current().unwrap().sched;
+            let (near, _far) = UnixStream::pair().unwrap();
+            let desc = DESCS.take();
+            assert!(desc.register(near.as_fd(), || &sched.poll).unwrap().is_some());
+            let _ = sched.poll.look(&mut Batch::new());
+            let looked = sched.poll.last_look(0);
+            while clock::now() - looked <= LATE {
+                hint::spin_loop();
+            }
+            busy(sched);
+            let looks = sched.poll.last_look(0) != looked;
+            unfrozen(|| desc.deregister(near.as_fd()));
+            DESCS.put(desc.number());
+            looks
+        })
+    }
+
+    #[test]
+    fn a_busy_p_looks_when_it_is_late() {
+        let look = |after| {
+            looks_meanwhile(|sched| {
+                let inside = Inside::enter().unwrap();
+                look_if_late(sched, inside.p, sched.poll.last_look(0) + after);
+            })
+        };
+        // All of them are late if the thread stands still in the middle.
+        assert!((0..20).any(|_| !look(LATE)), "others look soon enough");
+        assert!(look(LATE + 1));
+    }
+
+    /// Those who only yield leave nobody the time to look.
+    #[test]
+    fn a_p_whose_goroutines_only_yield_looks() {
+        let looks =
+            |_: &u32| looks_meanwhile(|_| (0..200).for_each(|_| crate::thread::yield_now()));
+        assert!((0..20).filter(looks).count() > 10);
     }
 
     /// The caller waits, and plays sysmon, too.

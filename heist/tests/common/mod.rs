@@ -96,6 +96,18 @@ pub(crate) fn until(mut happened: impl FnMut() -> bool) {
     }
 }
 
+/// Starts a goroutine, and returns when it waits for a descriptor.
+pub(crate) fn waiting<T: Send + 'static>(
+    f: impl FnOnce() -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    static NAMES: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("waits{}", NAMES.fetch_add(1, Ordering::Relaxed));
+    let sign = format!("'{name}' [IO wait");
+    let handle = thread::Builder::new().name(name).spawn(f).unwrap();
+    until(|| heist::debug::dump().contains(&sign));
+    handle
+}
+
 /// The text of a panic.
 pub(crate) fn text(payload: &(dyn Any + Send)) -> &str {
     payload

@@ -374,11 +374,11 @@ fn idle_connections_hold_up_nobody() {
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         let limit = rustix::process::Rlimit { current: most, maximum: most };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
-        let n = (most.unwrap_or(1 << 20) as usize / 2 - 50).min(if cfg!(debug_assertions) {
-            2_000
-        } else {
-            10_000
-        });
+        let wanted = if cfg!(debug_assertions) { 2_000 } else { 10_000 };
+        let n = wanted.min(most.unwrap_or(1 << 20) as usize / 2 - 50);
+        if n < wanted {
+            eprintln!("{n} connections instead of {wanted}: the limit of descriptors is {most:?}");
+        }
         watched(|| {
             runtime(2).run(|| {
                 let echo = Echo::new();
@@ -401,6 +401,7 @@ fn idle_connections_hold_up_nobody() {
         return;
     };
     assert!(output.status.success(), "{}", stderr(&output));
+    eprint!("{}", stderr(&output));
 }
 
 /// A plain thread and goroutines of two runtimes on the two ends of connections.

@@ -51,16 +51,6 @@ fn pair() -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// Starts a goroutine, and returns when it waits for a descriptor.
-fn waiting<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
-    static NAMES: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("waits{}", NAMES.fetch_add(1, Ordering::Relaxed));
-    let sign = format!("'{name}' [IO wait");
-    let handle = thread::Builder::new().name(name).spawn(f).unwrap();
-    until(|| heist::debug::dump().contains(&sign));
-    handle
-}
-
 /// How many descriptors the process has.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()

@@ -28,6 +28,14 @@ fn is_nonblocking(fd: &impl AsRawFd) -> bool {
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
 }
 
+/// Whether the peer has closed the connection.
+fn is_closed(stream: &TcpStream) -> bool {
+    let mut poll = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: one live entry.
+    assert!(unsafe { libc::poll(&mut poll, 1, 0) } >= 0);
+    poll.revents & libc::POLLRDHUP != 0
+}
+
 /// Writes bytes to one end and closes it, and reads all from another, meanwhile.
 fn through<W, R>(
     data: &[u8],
@@ -234,28 +242,46 @@ fn errors_come_through() {
     });
 }
 
+/// Sends a byte out of band.
+fn send_urgent(stream: &TcpStream) {
+    // SAFETY: the pointer is to one byte.
+    let sent = unsafe { libc::send(stream.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    assert_eq!(sent, 1);
+}
+
+/// The copy stops before the byte, and again before the end.
 #[test]
 fn a_byte_out_of_band_is_left_out() {
     everywhere(|| {
-        let (client, mut server) = tcp();
-        let copied = heist::go(move || {
-            let (mut client, folder) = (client, Folder::new());
-            let path = folder.join("copy");
-            let mut file = File::create(&path).unwrap();
-            let n = io::copy(&mut client, &mut file).unwrap();
-            assert_eq!(n, 10);
-            fs::read(&path).unwrap()
-        });
+        let ((mut client, mut server), folder) = (tcp(), Folder::new());
+        let path = folder.join("copy");
+        let mut file = File::create(&path).unwrap();
+        let copies = heist::go(move || io::copy(&mut client, &mut file).unwrap());
+        let has = |len| fs::metadata(&path).unwrap().len() == len;
         server.write_all(b"first").unwrap();
-        heist::thread::sleep(Duration::from_millis(20));
-        // SAFETY: the pointer is to one byte.
-        let sent =
-            unsafe { libc::send(server.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
-        assert_eq!(sent, 1);
-        heist::thread::sleep(Duration::from_millis(20));
+        until(|| has(5));
+        send_urgent(&server);
+        server.write_all(b"after").unwrap();
+        until(|| has(10));
+        drop(server);
+        assert_eq!(copies.join().unwrap(), 10);
+        assert_eq!(fs::read(&path).unwrap(), b"firstafter");
+    });
+}
+
+/// All is there before the copy begins. Splice(2) takes the byte for the end then.
+#[test]
+fn a_byte_out_of_band_is_not_the_end() {
+    everywhere(|| {
+        let ((mut client, mut server), folder) = (tcp(), Folder::new());
+        server.write_all(b"first").unwrap();
+        send_urgent(&server);
         server.write_all(b"after").unwrap();
         drop(server);
-        assert_eq!(copied.join().unwrap(), b"firstafter");
+        until(|| is_closed(&client));
+        let path = folder.join("copy");
+        assert_eq!(io::copy(&mut client, &mut File::create(&path).unwrap()).unwrap(), 10);
+        assert_eq!(fs::read(&path).unwrap(), b"firstafter");
     });
 }
 

@@ -217,7 +217,7 @@ fn with_input(input: Stdio, feed: impl FnOnce(&mut std::process::Child)) -> Opti
 fn stdin_from_a_pipe_parks() {
     let Some(said) = with_input(Stdio::piped(), |child| {
         let mut input = child.stdin.take().unwrap();
-        // When that is said, the reader waits.
+        // When that is said, the reader waits, and no thread with it.
         let mut said = [0; 8];
         child.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
         assert_eq!(&said, b"waiting\n");
@@ -225,7 +225,7 @@ fn stdin_from_a_pipe_parks() {
     }) else {
         return watched(|| {
             runtime(1).run(|| {
-                let reader = heist::go(|| {
+                let reader = waiting(|| {
                     let mut first = String::new();
                     io::stdin().read_line(&mut first).unwrap();
                     let second = io::stdin().lines().next().unwrap().unwrap();
@@ -233,7 +233,6 @@ fn stdin_from_a_pipe_parks() {
                     io::stdin().read_to_end(&mut rest).unwrap();
                     (first, second, rest)
                 });
-                heist::thread::sleep(Duration::from_millis(5));
                 eprintln!("waiting");
                 let (first, second, rest) = reader.join().unwrap();
                 assert_eq!((&*first, &*second, &rest[..]), ("first\n", "second", &b"the rest"[..]));

@@ -215,8 +215,8 @@ fn a_child_runs_code_of_ours_before_its_program() {
     });
 }
 
-/// On one P all of these wait at the same time, and so does another goroutine's
-/// sleep: nobody who waits for a child holds a P.
+/// On one P all of these wait at the same time, in the poller, and so does another
+/// goroutine's sleep: nobody who waits for a child holds a P, or a thread.
 #[test]
 fn whoever_waits_for_a_child_stops_nobody() {
     watched(|| {
@@ -228,7 +228,7 @@ fn whoever_waits_for_a_child_stops_nobody() {
             let mut waiters = Vec::new();
             for mut child in children {
                 ends.push(child.stdin.take());
-                waiters.push(heist::go(move || child.wait().unwrap()));
+                waiters.push(waiting(move || child.wait().unwrap()));
             }
             for _ in 0..10 {
                 heist::thread::sleep(Duration::from_millis(1));
