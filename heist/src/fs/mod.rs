@@ -215,19 +215,21 @@ mod tests {
     /// P is at hand for others. Sysmon would find out what is not, and hide it.
     fn is_declared<T: Send, U>(call: impl FnOnce() -> T + Send, end: impl FnOnce() -> U) -> bool {
         let runtime = crate::Builder::new().max_procs(1).build().unwrap();
-        let (here, m) = mpsc::channel();
+        let (here, sched) = mpsc::channel();
         std::thread::scope(|scope| {
             let calls = scope.spawn(move || {
                 runtime.run(move || {
-                    here.send(m::current().unwrap()).unwrap();
+                    here.send(m::current().unwrap().sched).unwrap();
                     call()
                 })
             });
-            let (m, start) = (m.recv().unwrap(), Instant::now());
-            while !m.lease.in_call() && start.elapsed() < Duration::from_secs(10) {
+            let (sched, start) = (sched.recv().unwrap(), Instant::now());
+            // On whichever M: sysmon may have asked the goroutine to leave before.
+            let is_declared = || sched.shared.lock().all_ms.iter().any(|m| m.lease.in_call());
+            while !is_declared() && start.elapsed() < Duration::from_secs(10) {
                 std::thread::yield_now();
             }
-            let declared = m.lease.in_call();
+            let declared = is_declared();
             // It may begin only now.
             let _end = end();
             calls.join().unwrap();
