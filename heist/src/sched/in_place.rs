@@ -156,26 +156,31 @@ pub(crate) fn regain_p(m: &'static M) -> bool {
     if sched.closing() {
         return false;
     }
-    if acquire_idle(m, &mut sched.shared.lock()) {
-        return true;
+    {
+        let mut shared = sched.shared.lock();
+        if shared.closed {
+            return false;
+        }
+        // With the lock: see `nobody_has_any`.
+        if let Some(p) = take_own_or_idle(m, &mut shared) {
+            m.acquire_p(p);
+            return true;
+        }
     }
     wait_in_queue(m, g, || {
         let mut shared = sched.shared.lock();
+        if shared.closed {
+            return false;
+        }
         // A P that went idle since would not see what is queued now.
-        if shared.closed || acquire_idle(m, &mut shared) {
+        if let Some(p) = take_own_or_idle(m, &mut shared) {
+            m.acquire_p(p);
             return false;
         }
         sched.put_global_locked(&mut shared, [g]);
         true
     });
     m.p().is_some()
-}
-
-/// Own thread: takes an idle P, if there is one and the runtime is open. All of it with the
-/// lock: see [`nobody_has_any`].
-fn acquire_idle(m: &'static M, shared: &mut Guard<'_, Shared>) -> bool {
-    let idle = if shared.closed { None } else { take_own_or_idle(m, shared) };
-    idle.inspect(|p| m.acquire_p(p)).is_some()
 }
 
 /// An idle P, the one that the M had before if that is one: what it has cached there
