@@ -41,6 +41,8 @@ pub(crate) enum Suspend {
     Preempt,
     /// I sleep until somebody makes me ready.
     Park,
+    /// I sleep for a time.
+    Sleep,
     /// My body has returned.
     Done,
 }

@@ -10,7 +10,7 @@ use super::protocol::join::Finish;
 use super::schedt::{PanicPolicy, Sched};
 use super::task::Ended;
 use super::waiter::Waiter;
-use super::{branches, brief, heir, locked, names, wake};
+use super::{branches, brief, heir, locked, names, nap, wake};
 use crate::context::{self, Resume, Suspend};
 use crate::prim::atomic::{Ordering, fence};
 use crate::prim::clock;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Runs goroutines until the runtime closes. Begins with a P, ends without.
 pub(crate) fn run_loop(m: &'static M) {
-    m.held().own().now.set(clock::now());
+    m.held().begin();
     while let Some(next) = find_runnable(m) {
         if !execute(m, next.g, next.inherit_time) {
             return;
@@ -69,13 +69,15 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
     let p = m.held();
     // What goroutines mostly do, and in a hurry: not by way of a table.
     if asked == Some(Suspend::Park) {
-        if g.state.park() == Park::Notified {
-            requeue_woken(m, p, g);
-        }
+        park(m, p, g);
         return true;
     }
     match asked {
         Some(Suspend::Park) => unreachable!("asked above"),
+        Some(Suspend::Sleep) => {
+            nap::begin(p, g);
+            park(m, p, g);
+        }
         Some(Suspend::Yield) => {
             g.state.become_(Status::Runnable);
             requeue(m.sched, p, g);
@@ -89,6 +91,13 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
         None => fatal!("a frame ended under its goroutine"),
     }
     true
+}
+
+#[inline(always)]
+fn park(m: &'static M, p: Held, g: &'static G) {
+    if g.state.park() == Park::Notified {
+        requeue_woken(m, p, g);
+    }
 }
 
 #[inline(always)]
@@ -136,15 +145,28 @@ unsafe fn body(argument: *const ()) {
     let mut g: &'static G = unsafe { &*argument.cast() };
     loop {
         live(g);
-        // Into the runtime, for good if there is no heir: the M goes on from here
-        // with a P.
-        let Some(inside) = Inside::enter() else { return };
-        wake::learn(inside.p, g);
-        match heir::inherit(inside.m, inside.p, g) {
+        match heir_of(g) {
             Some(heir) => g = heir,
-            None => return std::mem::forget(inside),
+            None => return,
         }
     }
+}
+
+/// Ends a goroutine that has lived, if there is an heir for its stack. Otherwise that is for
+/// the M to do, which goes on from here with a P.
+///
+/// A function of its own, for what it needs of the stack: the frame of [`body`] lies on it
+/// as long as the goroutine lives, and is in no cache when that has waited among many.
+#[inline(never)]
+fn heir_of(g: &'static G) -> Option<&'static G> {
+    let inside = Inside::enter()?;
+    wake::learn(inside.p, g);
+    let heir = heir::inherit(inside.m, inside.p, g);
+    if heir.is_none() {
+        // Into the runtime for good.
+        std::mem::forget(inside);
+    }
+    heir
 }
 
 /// All that a goroutine does on its stack.
@@ -259,7 +281,9 @@ fn without_p(m: &'static M, g: &'static G, asked: Option<Suspend>) -> bool {
             Park::Parked => {}
             Park::Notified => queue_without_p(sched, g),
         },
-        // Only a runtime that closes lets one end so: see `body`.
+        // It would have stayed on its thread.
+        Some(Suspend::Sleep) => fatal!("a goroutine left to sleep without a P"),
+        // Only a runtime that closes lets one end so: see `heir_of`.
         Some(Suspend::Done) => super::shutdown::end_without_p(sched, g),
         None => fatal!("a frame ended under its goroutine"),
     }

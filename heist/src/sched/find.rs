@@ -468,7 +468,7 @@ pub(crate) fn take_p_for_work(m: &'static M) -> bool {
     let idle = sched.take_idle_p(&mut sched.shared.lock());
     let Some(p) = idle else { return false };
     m.acquire_p(p);
-    m.held().own().now.set(clock::now());
+    m.held().begin();
     true
 }
 
@@ -541,7 +541,7 @@ fn sleep_as(m: &'static M, mut offices: Offices) -> bool {
         };
         if m.acquire_next_p() {
             apart::woke_up(m);
-            m.held().own().now.set(clock::now());
+            m.held().begin();
             if let Some(events) = &events {
                 netpoll::deliver(sched, m.held(), events);
             }
@@ -631,7 +631,7 @@ fn come_back(m: &'static M) -> bool {
         p
     };
     m.acquire_p(p);
-    m.held().own().now.set(clock::now());
+    m.held().begin();
     true
 }
 

@@ -330,7 +330,7 @@ impl G {
         const LINE: usize = 64;
         let frame = self.frame.load(Ordering::Relaxed).cast::<u8>();
         if !frame.is_null() {
-            for lines in [0, 2, 4, 6, 8] {
+            for lines in [0, 2, 4, 6] {
                 hint::prefetch(frame.wrapping_sub(lines * LINE));
             }
         }

@@ -7,7 +7,7 @@
 
 use super::branches;
 use super::g::{G, flag};
-use super::m::{Inside, M};
+use super::m::{M, Packed};
 use super::p::{Held, P};
 use super::protocol::g_state::{Park, Status};
 use super::schedt::Sched;
@@ -63,7 +63,8 @@ fn nobody_has_any(sched: &'static Sched) -> bool {
 /// Parks the calling goroutine and its M. Says whether it is to unwind, since the
 /// runtime closes.
 #[cold]
-pub(crate) fn park(inside: Inside, g: &'static G) -> Resume {
+pub(crate) fn park(inside: Packed, g: &'static G) -> Resume {
+    let inside = inside.unpack();
     branches::share_all(&inside, g);
     let resumed = park_here(inside.m, g, || {
         let p = inside.m.release_p();
@@ -103,7 +104,8 @@ fn park_here(m: &'static M, g: &'static G, give_p_up: impl FnOnce()) -> Resume {
 /// and it gets one back in its turn. Says whether it is to unwind, since the
 /// runtime closes.
 #[cold]
-pub(crate) fn yield_now(inside: Inside, g: &'static G) -> Resume {
+pub(crate) fn yield_now(inside: Packed, g: &'static G) -> Resume {
+    let inside = inside.unpack();
     let (m, sched) = (inside.m, inside.sched());
     if sched.closing() && !thread::panicking() {
         return Resume::Unwind;

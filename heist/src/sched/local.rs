@@ -81,17 +81,19 @@ fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> Option<R> {
 pub(crate) fn drop_all(g: &'static G) {
     // SAFETY: the goroutine runs, and it is the caller.
     if let Some(locals) = unsafe { g.frame() }.and_then(|frame| frame.ext.locals.get()) {
-        drop_values(locals);
-        locals.borrow_mut().closed = true;
+        close(locals);
     }
 }
 
 #[cold]
-fn drop_values(locals: &RefCell<Locals>) {
+#[inline(never)]
+fn close(locals: &RefCell<Locals>) {
     for _ in 0..ROUNDS {
         let values = std::mem::take(&mut locals.borrow_mut().values);
         super::task::drop_or_abort_with("a goroutine_local! value", || drop(values));
     }
     // Destructors that create values without end: those leak, as in std.
-    std::mem::forget(std::mem::take(&mut locals.borrow_mut().values));
+    let mut locals = locals.borrow_mut();
+    std::mem::forget(std::mem::take(&mut locals.values));
+    locals.closed = true;
 }

@@ -262,8 +262,14 @@ impl M {
         match self.p() {
             // SAFETY: the M's own thread asks, and the M holds it.
             Some(p) => unsafe { Held::new(p) },
-            None => crate::prim::fatal::fatal!("M{} runs without a P", self.id),
+            None => self.has_no_p(),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn has_no_p(&self) -> ! {
+        crate::prim::fatal::fatal!("M{} runs without a P", self.id)
     }
 
     /// Starts a thread for this M, which begins with `p`.
@@ -443,6 +449,28 @@ impl M {
             g.state.run_with_thread(Status::Syscall);
         }
         Some(g)
+    }
+}
+
+/// An [`Inside`] on its way to a function that is seldom called: in two registers. Three
+/// words would go through memory, for which the frame of each caller would have room.
+pub(crate) struct Packed {
+    m: &'static M,
+    nested: bool,
+}
+
+impl Inside {
+    #[inline(always)]
+    pub(crate) fn pack(self) -> Packed {
+        let packed = Packed { m: self.m, nested: self.nested };
+        std::mem::forget(self);
+        packed
+    }
+}
+
+impl Packed {
+    pub(crate) fn unpack(self) -> Inside {
+        Inside { m: self.m, p: self.m.held(), nested: self.nested, marker: PhantomData }
     }
 }
 

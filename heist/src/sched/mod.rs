@@ -89,6 +89,8 @@ pub(crate) mod mask;
 #[cfg(not(loom))]
 pub(crate) mod names;
 #[cfg(not(loom))]
+pub(crate) mod nap;
+#[cfg(not(loom))]
 pub(crate) mod near;
 #[cfg(not(loom))]
 pub(crate) mod netpoll;

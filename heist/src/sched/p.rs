@@ -15,6 +15,7 @@ use super::protocol::run_queue::RunQueue;
 use super::timers::Due;
 use super::told::Told;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::prim::clock;
 use crate::prim::place::Place;
 use crate::prim::rng::Rng;
 use crate::stacks;
@@ -88,6 +89,9 @@ pub(crate) struct Own {
     pub(crate) birth_score: Cell<u8>,
     /// The last tick at which the global queue came first.
     pub(crate) looked: Cell<u32>,
+    /// For how many nanoseconds the goroutine that is just leaving its stack is going to
+    /// sleep (see `nap`).
+    pub(crate) nap: Cell<u64>,
     /// When the present row of runnexts began, once it is long.
     pub(crate) slice_start: Cell<u64>,
     /// How many more calls may find nothing before one yields (see
@@ -207,6 +211,7 @@ impl P {
                 now: Cell::new(0),
                 birth_score: Cell::new(super::wake::UNDECIDED),
                 looked: Cell::new(u32::MAX),
+                nap: Cell::new(0),
                 slice_start: Cell::new(0),
                 polls: Cell::new(0),
                 wary: Cell::new(0),
@@ -284,6 +289,15 @@ impl Held {
     #[inline(always)]
     pub(crate) fn own(&self) -> &'static Own {
         &self.p.own
+    }
+
+    /// The M has just got it: the time before was nobody's.
+    pub(crate) fn begin(self) {
+        let now = clock::now();
+        let Own { looks, .. } = self.own();
+        self.own().now.set(now);
+        looks.last.set(now);
+        looks.left.set(looks.every.get());
     }
 
     /// Counts a goroutine that starts a slice of its own.

@@ -40,12 +40,18 @@ pub(crate) fn park_whatever_comes(reason: WaitReason, site: &'static Location<'s
         ToLeave::Foreign => fatal!("park outside of a goroutine"),
     };
     let Some(g) = inside.g() else { fatal!("park outside of a goroutine") };
+    g.note_wait(reason, inside.p.own().now.get(), site);
+    park_noted(inside, g)
+}
+
+/// The same by a goroutine that is inside and has noted what for.
+#[inline(always)] // as `yield_now`
+pub(crate) fn park_noted(inside: Inside, g: &'static G) -> Resume {
     if g.state.take_notified() {
         return Resume::Run;
     }
-    g.note_wait(reason, inside.p.own().now.get(), site);
     if stays(inside.m, g) {
-        return in_place::park(inside, g);
+        return in_place::park(inside.pack(), g);
     }
     wake::learn(inside.p, g);
     wake_or_order(g, suspend(inside, g, Suspend::Park))
@@ -71,7 +77,7 @@ pub(crate) fn park_for_a_time(
 
 /// A goroutine that is told to unwind while its wake-up is there has been woken.
 #[inline(always)]
-fn wake_or_order(g: &'static G, resumed: Resume) -> Resume {
+pub(crate) fn wake_or_order(g: &'static G, resumed: Resume) -> Resume {
     if resumed == Resume::Unwind && g.state.take_notified() {
         return Resume::Run;
     }
@@ -133,7 +139,7 @@ pub(crate) fn yield_whatever_comes() -> Resume {
     let Some(g) = inside.g() else { fatal!("yield outside of a goroutine") };
     g.note_no_wait();
     if stays(inside.m, g) {
-        return in_place::yield_now(inside, g);
+        return in_place::yield_now(inside.pack(), g);
     }
     wake::learn(inside.p, g);
     suspend(inside, g, Suspend::Yield)
@@ -441,7 +447,7 @@ pub(crate) fn must_stay(g: &'static G) -> bool {
 /// Leaves the stack. On return the goroutine may be on another thread: `inside`
 /// is gone, and everything else is looked up anew.
 #[inline(always)]
-fn suspend(inside: Inside, g: &'static G, how: Suspend) -> Resume {
+pub(crate) fn suspend(inside: Inside, g: &'static G, how: Suspend) -> Resume {
     // The scheduler loop, which this goes to, leaves the runtime.
     std::mem::forget(inside);
     leave(g, how)

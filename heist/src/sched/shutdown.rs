@@ -404,6 +404,8 @@ fn unwind_started(m: &'static M, g: &'static G) -> bool {
                 Park::Parked | Park::Notified => {}
             },
             Some(Suspend::Yield | Suspend::Preempt) => g.state.become_(Status::Runnable),
+            // There is no P, so that it would have slept with the thread.
+            Some(Suspend::Sleep) => fatal!("a goroutine left to sleep without a P"),
             None => fatal!("a goroutine lost its stack"),
         }
     }

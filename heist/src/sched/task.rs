@@ -63,20 +63,35 @@ impl<F: FnOnce() -> T, T> TaskOf<F, T> {
         // Whether the closure is unwind safe is the joiner's concern, as in
         // std: it sees the panic.
         let outcome: Outcome<T> = panic::catch_unwind(AssertUnwindSafe(f));
-        let panicked = match &outcome {
-            Ok(_) => false,
-            Err(payload) => !payload.is::<Shutdown>(),
-        };
-        if g.join.is_detached() {
+        match outcome {
             // A result whose drop panics has no one to tell: as in std, abort.
-            match outcome {
-                Ok(value) => drop_or_abort(value),
-                Err(payload) => drop_or_abort(payload),
-            }
+            Ok(value) if g.join.is_detached() => drop_or_abort(value),
+            // SAFETY: the closure is out, so the storage is free again.
+            Ok(value) => unsafe { leave_outcome::<T>(g, Ok(value)) },
+            // SAFETY: the same.
+            Err(payload) => return unsafe { Self::unwound(g, payload) },
+        }
+        Ended::Quietly
+    }
+
+    /// The closure panicked, or a shutdown has unwound it.
+    ///
+    /// Elsewhere than `run`, as all that is not needed there: whatever a goroutine waits
+    /// for, the frame of `run` lies above it on its stack.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the block, whose storage holds nothing.
+    #[cold]
+    #[inline(never)]
+    unsafe fn unwound(g: &'static G, payload: Box<dyn Any + Send>) -> Ended {
+        let panicked = !payload.is::<Shutdown>();
+        if g.join.is_detached() {
+            drop_or_abort(payload);
             return if panicked { Ended::PanickedUnseen } else { Ended::Quietly };
         }
-        // SAFETY: the closure is out, so the storage is free again.
-        unsafe { leave_outcome(g, outcome) };
+        // SAFETY: the caller's promise.
+        unsafe { leave_outcome::<T>(g, Err(payload)) };
         if panicked { Ended::Panicked } else { Ended::Quietly }
     }
 

@@ -211,6 +211,15 @@ pub(crate) fn arm_inside(inside: &Inside, due: Due, when: u64) -> Armed {
     add(inside.sched(), inside.p.get(), due, when)
 }
 
+/// Sets a timer that ends the wait of a goroutine, which has `p`.
+///
+/// A function of its own, and what it needs in registers: the frame of who sleeps should be
+/// small, since of a hundred thousand that do none is in a cache.
+#[inline(never)]
+pub(crate) fn arm_wait(p: Held, g: &'static G, number: Number, when: u64) -> Armed {
+    add(super::schedt::at(g.runtime()), p.get(), Due::Wake(g, number), when)
+}
+
 /// Sets a timer on some P of a runtime, from any thread. `None` if it has closed.
 pub(crate) fn arm_anywhere(sched: &'static Sched, due: Due, when: u64) -> Option<Armed> {
     match Inside::enter() {
@@ -304,7 +313,8 @@ pub(crate) fn run_gathered(sched: &'static Sched, p: Held) -> bool {
 }
 
 /// Runs what is due on so many of the Ps that have timers, on behalf of `thief`.
-/// Returns whether there was something. A crowd that gathers on an idle P is left alone.
+/// Returns whether there was something. A crowd that gathers on an idle P is left alone,
+/// until those here have gathered too: then whoever wakes up for the first ones runs all.
 pub(crate) fn steal(sched: &'static Sched, thief: Held, some: usize) -> bool {
     steal_from(sched, thief, some, |p, now| p.timers.wanted() <= now)
 }
@@ -352,8 +362,8 @@ fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     if of.timers.next() == NEVER && sched.timer_mask.contains(of.id) {
         leave_mask(sched, of);
     }
-    // Those of a crowd that have gathered run one after the other, in less than waking
-    // another M takes. If they do not, the next ones find them queued, or sysmon does.
+    // Those of a crowd that have gathered run one after the other, as long as that takes no
+    // longer than they have waited: for so little, waking another M is dear.
     let looks = &p.own().looks;
     let gathered = looks.queued.get() == 0
         && of.timers.is_crowded(now)

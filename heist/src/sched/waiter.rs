@@ -12,7 +12,7 @@
 //! `protocol::turn`.
 
 use super::g::{G, WaitReason};
-use super::m;
+use super::m::{self, Inside};
 use super::p::Held;
 use super::park;
 use super::protocol::g_state::Status;
@@ -71,10 +71,19 @@ impl Waiter {
     /// The caller.
     #[inline]
     pub(crate) fn current() -> Waiter {
-        let word = match m::current_g() {
-            Some(g) => ptr::from_ref(g).expose_provenance(),
-            None => ptr::from_ref(thread::seat()).expose_provenance() | THREAD,
-        };
+        match m::current_g() {
+            Some(g) => Waiter::of(g),
+            None => Waiter::new(ptr::from_ref(thread::seat()).expose_provenance() | THREAD),
+        }
+    }
+
+    #[inline]
+    fn of(g: &'static G) -> Waiter {
+        Waiter::new(ptr::from_ref(g).expose_provenance())
+    }
+
+    #[inline]
+    fn new(word: usize) -> Waiter {
         match NonZeroUsize::new(word) {
             Some(word) => Waiter(word),
             None => unreachable!("references are not null"),
@@ -291,20 +300,16 @@ impl Turn {
                 let Some(when) = deadline else {
                     return self.slept(park::park_whatever_comes(reason, site));
                 };
-                let Some(alarm) = timers::arm(Due::Wake(g, self.number), when) else {
+                if thread::panicking() {
+                    return self.sleep_while_unwinding(g, when, reason, site);
+                }
+                let Some(inside) = Inside::enter() else {
                     return self.sleep_without_timers(g, when, reason, site);
                 };
-                let resumed = if thread::panicking() {
-                    let resumed = park::park_for_a_time(g, reason, site);
-                    if resumed == Resume::Unwind {
-                        alarm.disarm();
-                        return self.sleep_without_timers(g, when, reason, site);
-                    }
-                    resumed
-                } else {
-                    park::park_whatever_comes(reason, site)
-                };
-                let slept = self.slept(resumed);
+                // First, so that where it waits need not be kept meanwhile.
+                g.note_wait(reason, inside.p.own().now.get(), site);
+                let alarm = timers::arm_wait(inside.p, g, self.number, when);
+                let slept = self.slept(park::park_noted(inside, g));
                 if slept != Slept::Expired {
                     alarm.disarm();
                 }
@@ -312,6 +317,20 @@ impl Turn {
             }
             Kind::Thread(seat) => self.sleep_thread(seat, deadline),
         }
+    }
+
+    /// The present wait of a goroutine that is the caller.
+    pub(crate) fn present(g: &'static G) -> Turn {
+        Turn { waiter: Waiter::of(g), number: g.turn().present() }
+    }
+
+    /// The caller, whose wait this is, was told to unwind.
+    pub(crate) fn woken_to_unwind(self) -> Slept {
+        let resumed = match self.waiter.kind() {
+            Kind::Goroutine(g) => park::wake_or_order(g, Resume::Unwind),
+            Kind::Thread(_) => Resume::Unwind,
+        };
+        self.slept(resumed)
     }
 
     #[inline]
@@ -323,6 +342,30 @@ impl Turn {
             End::Claimed => Slept::Woken,
             End::Expired => Slept::Expired,
         }
+    }
+
+    /// By a goroutine that unwinds, which a shutdown does not tell to.
+    #[cold]
+    #[inline(never)]
+    fn sleep_while_unwinding(
+        self,
+        g: &'static G,
+        deadline: u64,
+        reason: WaitReason,
+        site: &'static Location<'static>,
+    ) -> Slept {
+        let Some(alarm) = timers::arm(Due::Wake(g, self.number), deadline) else {
+            return self.sleep_without_timers(g, deadline, reason, site);
+        };
+        if park::park_for_a_time(g, reason, site) == Resume::Unwind {
+            alarm.disarm();
+            return self.sleep_without_timers(g, deadline, reason, site);
+        }
+        let slept = self.slept(Resume::Run);
+        if slept != Slept::Expired {
+            alarm.disarm();
+        }
+        slept
     }
 
     /// The runtime closes and has no timers any more. A goroutine that unwinds

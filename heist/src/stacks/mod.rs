@@ -117,7 +117,7 @@ impl Stack {
     pub(crate) fn prefetch(&self) {
         // The last lines of what lies at the top are for what few goroutines do.
         const FROM: usize = 128;
-        const DOWN_TO: usize = 896;
+        const DOWN_TO: usize = 768;
         let top = self.top - self.colour();
         let lines = (top - DOWN_TO..top - FROM).step_by(128);
         lines.for_each(|line| hint::prefetch_to_write(line as *const u8));

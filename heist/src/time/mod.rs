@@ -28,8 +28,8 @@ pub use timer::Timer;
 
 use crate::prim::clock;
 use crate::sched::g::WaitReason;
-use crate::sched::park;
-use crate::sched::waiter::{Slept, Waiter};
+use crate::sched::waiter::Waiter;
+use crate::sched::{nap, park};
 use std::panic::Location;
 
 pub use std::time::{
@@ -46,9 +46,16 @@ pub use std::time::{
 #[track_caller]
 pub fn sleep(duration: Duration) {
     if duration.is_zero() {
-        return crate::thread::yield_now();
+        return for_no_time();
     }
-    sleep_until_clock(clock::after(duration), Location::caller());
+    nap::sleep(nanos(duration), Location::caller());
+}
+
+/// Not a part of [`sleep`]: what it would need on the stack, all who sleep would have there.
+#[cold]
+#[inline(never)]
+fn for_no_time() {
+    crate::thread::yield_now();
 }
 
 /// Sleeps until the moment has come.
@@ -62,19 +69,18 @@ pub fn sleep(duration: Duration) {
 /// ```
 #[track_caller]
 pub fn sleep_until(deadline: Instant) {
-    if deadline > clock::instant() {
-        sleep_until_clock(clock::at(deadline), Location::caller());
-    } else {
+    let left = deadline.saturating_duration_since(clock::instant());
+    if left.is_zero() {
         park::poll_point();
+    } else {
+        nap::sleep(nanos(left), Location::caller());
     }
 }
 
-#[inline(always)] // as `park::yield_now`
-fn sleep_until_clock(deadline: u64, site: &'static Location<'static>) {
-    match Waiter::current().begin().sleep(Some(deadline), WaitReason::Sleep, site) {
-        Slept::Unwind => park::unwind(),
-        Slept::Expired | Slept::Woken => {}
-    }
+/// A sleep of centuries takes as many as the clock has.
+#[inline]
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Not by a timer that is due in centuries: whoever looks for deadlocks sees that nothing

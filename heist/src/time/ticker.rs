@@ -2,6 +2,7 @@
 
 use super::{Duration, Instant};
 use crate::prim::clock;
+use crate::sched::nap;
 use std::panic::Location;
 
 /// Ticks once a period: Go's `Ticker`.
@@ -44,7 +45,8 @@ impl Ticker {
     #[track_caller]
     pub fn tick(&mut self) -> Instant {
         let Some(due) = self.next else { self.wait_for_ever(Location::caller()) };
-        super::sleep_until_clock(crate::prim::clock::at(due), Location::caller());
+        let left = due.saturating_duration_since(clock::instant());
+        nap::sleep(super::nanos(left), Location::caller());
         self.next = after(due, self.period, clock::instant());
         due
     }
@@ -89,7 +91,7 @@ impl Ticker {
             super::sleep_for_ever(place);
         }
         loop {
-            super::sleep_until_clock(u64::MAX, place);
+            nap::sleep(u64::MAX, place);
         }
     }
 

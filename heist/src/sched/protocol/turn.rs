@@ -53,6 +53,11 @@ impl TurnWord<'_> {
         Number(number)
     }
 
+    /// Owner: the wait that has begun last.
+    pub(crate) fn present(self) -> Number {
+        Number(self.0.load(Ordering::Relaxed) & !STATE)
+    }
+
     /// A waker wants to end the wait. If it has won, it wakes the owner, once.
     #[inline]
     pub(crate) fn claim(self, number: Number) -> bool {
