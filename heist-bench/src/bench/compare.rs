@@ -27,6 +27,9 @@ pub(super) struct Comparison {
     /// `plain` does the least that one thread can do: with a goal below that, the table
     /// says so.
     pub(super) floor: bool,
+    /// The least that the first measure can be, whoever it is, in the unit of the table: the
+    /// same.
+    pub(super) least: Option<f64>,
 }
 
 /// What is measured.
@@ -84,6 +87,7 @@ impl Comparison {
             growth: None,
             tail: None,
             floor: false,
+            least: None,
         }
     }
 
@@ -194,10 +198,12 @@ impl Comparison {
             let procs_cell = if i == 0 { procs.to_string() } else { String::new() };
             let verdict = judge(session, procs, measure, &lines);
             self.add_rows(table, procs_cell, measure, &lines, &verdict);
-            if self.floor
-                && let Some(note) = floor_note(procs, measure, &lines)
-            {
-                table.note(note);
+            let bound = if self.floor { bound(&lines, procs) } else { None };
+            let least = self.least.filter(|_| i == 0).map(Bound::for_all);
+            for bound in bound.into_iter().chain(least) {
+                if let Some(note) = bound.note(procs, measure, &lines) {
+                    table.note(note);
+                }
             }
             if let Some(goal @ (Goal::Of(..) | Goal::OfBest(_) | Goal::AtMost(_))) = self.tail {
                 let p99 = |summary: Summary| Summary { median: summary.p99, ..summary };
@@ -275,29 +281,47 @@ fn heist(lines: &[Line]) -> Option<f64> {
     lines.iter().find(|line| line.0 == Peer::Heist).and_then(median)
 }
 
-/// What the least of the bounds takes of what the best peer does, if that is more than heist
-/// may.
-fn floor_note(procs: usize, measure: &Measure, lines: &[Line]) -> Option<String> {
-    let Goal::OfBest(goals) = measure.goal else { return None };
-    let most = goals[usize::from(procs > 1)];
+/// Less than which nobody takes.
+struct Bound {
+    who: String,
+    least: f64,
+    whose: &'static str,
+}
+
+/// The least of what the peers take that are bounds.
+fn bound(lines: &[Line], procs: usize) -> Option<Bound> {
     let bounds = lines.iter().filter(|line| line.0.is_bound());
-    let (bound, least) = bounds
+    let (who, least) = bounds
         .filter_map(|line| Some((line.0, median(line)?)))
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let best = lines
-        .iter()
-        .filter(|line| line.0 != Peer::Heist && !line.0.is_bound())
-        .filter_map(median)
-        .min_by(f64::total_cmp)?;
-    let floor = least / best;
-    if floor <= most {
-        return None;
-    }
-    let name = if measure.name.is_empty() { "" } else { ", " }.to_owned() + measure.name;
-    let what = format!("{}{name}: {bound} takes {floor:.2}", plural(procs, "proc"));
     // Of servers with more threads it is no bound.
     let whose = if procs > 1 { "of one thread" } else { "here" };
-    Some(format!("{what} of what the best peer does, so {most} is out of reach {whose}"))
+    Some(Bound { who: who.to_string(), least, whose })
+}
+
+impl Bound {
+    fn for_all(least: f64) -> Bound {
+        Bound { who: format!("the least, {least},"), least, whose: "here" }
+    }
+
+    /// What it takes of what the best peer does, if that is more than heist may.
+    fn note(&self, procs: usize, measure: &Measure, lines: &[Line]) -> Option<String> {
+        let Goal::OfBest(goals) = measure.goal else { return None };
+        let most = goals[usize::from(procs > 1)];
+        let best = lines
+            .iter()
+            .filter(|line| line.0 != Peer::Heist && !line.0.is_bound())
+            .filter_map(median)
+            .min_by(f64::total_cmp)?;
+        let floor = self.least / best;
+        if floor <= most {
+            return None;
+        }
+        let name = if measure.name.is_empty() { "" } else { ", " }.to_owned() + measure.name;
+        let Bound { who, whose, .. } = self;
+        let what = format!("{}{name}: {who} takes {floor:.2}", plural(procs, "proc"));
+        Some(format!("{what} of what the best peer does, so {most} is out of reach {whose}"))
+    }
 }
 
 /// heist's, by the bound.
@@ -364,12 +388,15 @@ mod tests {
         let note = |procs, plain| {
             let lines: Vec<Line> =
                 others.iter().cloned().chain([line(Peer::Plain, plain)]).collect();
-            floor_note(procs, &measure, &lines)
+            bound(&lines, procs)?.note(procs, &measure, &lines)
         };
         assert_eq!(note(2, 9.0), None);
         assert!(note(2, 9.5).is_some_and(|text| text.contains("2 procs, ns: plain takes 0.95")));
         assert!(note(2, 9.5).is_some_and(|text| text.ends_with("out of reach of one thread")));
         assert!(note(1, 6.0).is_some_and(|text| text.ends_with("so 0.5 is out of reach here")));
-        assert_eq!(floor_note(2, &measure, &others), None, "nothing is known");
+        assert!(bound(&others, 2).is_none(), "nothing is known");
+        assert_eq!(Bound::for_all(5.0).note(1, &measure, &others), None);
+        let text = Bound::for_all(6.0).note(1, &measure, &others);
+        assert!(text.is_some_and(|text| text.contains("1 proc, ns: the least, 6, takes 0.60")));
     }
 }
