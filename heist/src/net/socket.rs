@@ -134,7 +134,7 @@ impl<S: AsFd> Socket<S> {
 
     /// The kernel has accepted it, so it is not zero.
     pub(super) fn note_timeout(&self, side: Side, timeout: Option<Duration>) {
-        let nanos = timeout.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+        let nanos = timeout.map_or(0, crate::prim::nanos);
         self.options.timeouts[side as usize].store(nanos, Ordering::Relaxed);
     }
 

@@ -63,7 +63,7 @@ impl TcpStream {
                 "cannot set a 0 duration timeout",
             ));
         }
-        let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = crate::prim::nanos(timeout);
         Self::connect_one(addr, Patience::For(nanos), Location::caller()).map_err(|error| {
             match error.kind() {
                 io::ErrorKind::WouldBlock => {

@@ -63,3 +63,12 @@ pub(crate) mod note;
 pub(crate) mod place;
 #[cfg(not(loom))]
 pub(crate) mod rng;
+
+/// The nanoseconds of a duration, or as many as the clock has: five centuries. The division
+/// into seconds is std's, and 128 bits are slow.
+#[cfg(not(loom))]
+#[inline]
+pub(crate) fn nanos(duration: std::time::Duration) -> u64 {
+    let whole = duration.as_secs().checked_mul(1_000_000_000);
+    whole.and_then(|whole| whole.checked_add(duration.subsec_nanos().into())).unwrap_or(u64::MAX)
+}

@@ -68,7 +68,7 @@ impl Note {
     /// Like [`sleep`](Self::sleep), for at most `timeout`. Returns whether the
     /// signal came.
     pub(crate) fn sleep_for(&self, timeout: Duration) -> bool {
-        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let timeout = crate::prim::nanos(timeout);
         self.sleep_until(Some(clock::now().saturating_add(timeout)))
     }
 

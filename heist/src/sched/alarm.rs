@@ -15,6 +15,7 @@ use super::storage::Storage;
 use super::task;
 use super::timers::{self, Armed, Due};
 use crate::prim::atomic::{AtomicPtr, AtomicU64, Ordering, keep};
+use crate::prim::clock;
 use crate::prim::lock::{Lock, Rank};
 use std::cell::Cell;
 use std::mem;
@@ -35,6 +36,25 @@ pub(crate) struct Alarm {
 
 #[cfg(not(sim))]
 const _: () = assert!(size_of::<Alarm>() == 64);
+
+/// When an alarm is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    /// By the clock.
+    At(u64),
+    /// So many nanoseconds from now.
+    After(u64),
+}
+
+impl When {
+    #[inline(always)]
+    fn by(self, now: impl FnOnce() -> u64) -> u64 {
+        match self {
+            When::At(when) => when,
+            When::After(nanos) => now().saturating_add(nanos),
+        }
+    }
+}
 
 /// What can be done with a function of some type.
 struct Kind {
@@ -109,12 +129,12 @@ impl Drop for Caller {
 }
 
 impl Alarm {
-    /// An alarm that calls `f` at `when`. Whoever has it is the one handle: it calls
+    /// An alarm that calls `f` then. Whoever has it is the one handle: it calls
     /// [`drop_handle`](Self::drop_handle) once, and nothing afterwards.
     #[inline]
     pub(crate) fn start<F: FnMut() + Send + 'static>(
         f: F,
-        when: u64,
+        when: When,
         sched: impl FnOnce() -> &'static Sched,
     ) -> &'static Alarm {
         let inside = Inside::enter();
@@ -131,7 +151,7 @@ impl Alarm {
     }
 
     /// Handle: sets it anew.
-    pub(crate) fn set(&'static self, when: u64, sched: impl FnOnce() -> &'static Sched) {
+    pub(crate) fn set(&'static self, when: When, sched: impl FnOnce() -> &'static Sched) {
         let number = self.word.set();
         self.arm(Inside::enter(), number, when, sched);
     }
@@ -141,13 +161,15 @@ impl Alarm {
         &'static self,
         inside: Option<Inside>,
         number: u64,
-        when: u64,
+        when: When,
         sched: impl FnOnce() -> &'static Sched,
     ) {
         let due = Due::Call(self, number);
         let armed = match inside {
-            Some(inside) => Some(timers::arm_inside(&inside, due, when)),
-            None => timers::arm_outside(sched(), due, when),
+            Some(inside) => {
+                Some(timers::arm_inside(&inside, due, when.by(|| inside.p.own().pace.now())))
+            }
+            None => timers::arm_outside(sched(), due, when.by(clock::now)),
         };
         match armed {
             Some(armed) => self.place.store(armed.word(), Ordering::Relaxed),

@@ -95,6 +95,7 @@ fn execute(m: &'static M, g: &'static G, inherit_time: bool) -> bool {
 
 #[inline(always)]
 fn park(m: &'static M, p: Held, g: &'static G) {
+    p.own().left.set(Some(g));
     if g.state.park() == Park::Notified {
         requeue_woken(m, p, g);
     }

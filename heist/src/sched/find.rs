@@ -260,7 +260,7 @@ fn slice_is_over(p: Held) -> bool {
 
 #[cold]
 fn slice_is_over_at(p: Held, streak: u32) -> bool {
-    let now = clock::now();
+    let now = p.own().pace.now();
     if streak == SAMPLE {
         p.own().slice_start.set(now);
     }

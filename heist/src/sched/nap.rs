@@ -55,7 +55,8 @@ fn told_to_unwind(g: &'static G) {
 
 /// Sets the timer of a goroutine that has left its stack to sleep, and is the caller's.
 pub(crate) fn begin(p: Held, g: &'static G) {
-    let now = clock::now();
-    p.own().now.set(now);
-    timers::arm_wait(p, g, g.turn().begin(), now.saturating_add(p.own().nap.get()));
+    let own = p.own();
+    let now = own.pace.now();
+    own.now.set(now);
+    timers::arm_wait(p, g, g.turn().begin(), now.saturating_add(own.nap.get()));
 }

@@ -15,7 +15,7 @@ use super::protocol::run_queue::RunQueue;
 use super::timers::Due;
 use super::told::Told;
 use crate::prim::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::prim::clock;
+use crate::prim::clock::{self, Pace};
 use crate::prim::place::Place;
 use crate::prim::rng::Rng;
 use crate::stacks;
@@ -83,12 +83,16 @@ pub(crate) struct Own {
     pub(crate) offered_next: Cell<bool>,
     /// The bit of this P in the mask of non-empty Ps is set.
     pub(crate) advertised: Cell<bool>,
+    /// For timers that it sets.
+    pub(crate) pace: Pace,
     /// The time, as of some recent tick.
     pub(crate) now: Cell<u64>,
     /// The prediction that new goroutines start with (see `wake`).
     pub(crate) birth_score: Cell<u8>,
     /// The last tick at which the global queue came first.
     pub(crate) looked: Cell<u32>,
+    /// The goroutine that was the last to leave its stack in order to wait.
+    pub(crate) left: Cell<Option<&'static G>>,
     /// For how many nanoseconds the goroutine that is just leaving its stack is going to
     /// sleep (see `nap`).
     pub(crate) nap: Cell<u64>,
@@ -208,9 +212,11 @@ impl P {
                 ids: Cell::new((0, 0)),
                 offered_next: Cell::new(false),
                 advertised: Cell::new(false),
+                pace: Pace::new(),
                 now: Cell::new(0),
                 birth_score: Cell::new(super::wake::UNDECIDED),
                 looked: Cell::new(u32::MAX),
+                left: Cell::new(None),
                 nap: Cell::new(0),
                 slice_start: Cell::new(0),
                 polls: Cell::new(0),

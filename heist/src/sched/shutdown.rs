@@ -108,7 +108,7 @@ pub(crate) fn begin_from_panic(sched: &'static Sched) {
 }
 
 fn deadline_of(sched: &'static Sched) -> u64 {
-    let patience = u64::try_from(sched.config().shutdown.as_nanos()).unwrap_or(u64::MAX);
+    let patience = crate::prim::nanos(sched.config().shutdown);
     clock::now().saturating_add(patience)
 }
 

@@ -286,7 +286,7 @@ pub(crate) fn check(sched: &'static Sched, p: Held) {
 #[inline(never)]
 fn look(sched: &'static Sched, p: Held) {
     let looks = &p.own().looks;
-    let now = clock::now();
+    let now = p.own().pace.now();
     let took = now.saturating_sub(looks.last.replace(now));
     let each = (took / u64::from(looks.every.get() + 1)).max(1);
     let every = (LOOK_EVERY / each).min(u64::from(LOOK_AT_LEAST)) as u32;
@@ -295,7 +295,10 @@ fn look(sched: &'static Sched, p: Held) {
     looks.each.set(each);
     p.own().now.set(now);
     p.timers_late.store(false, Ordering::Relaxed);
-    fire_due(sched, p, &p, now);
+    // That is not behind the clock, but may be ahead of it, and nobody is woken early.
+    if p.timers.next() <= now {
+        fire_due(sched, p, &p, clock::now());
+    }
 }
 
 /// A P runs what is due of its own. Returns whether there was something.

@@ -26,7 +26,7 @@ pub use ticker::Ticker;
 pub use timeout::{Elapsed, timeout};
 pub use timer::Timer;
 
-use crate::prim::clock;
+use crate::prim::{clock, nanos};
 use crate::sched::g::WaitReason;
 use crate::sched::waiter::Waiter;
 use crate::sched::{nap, park};
@@ -75,12 +75,6 @@ pub fn sleep_until(deadline: Instant) {
     } else {
         nap::sleep(nanos(left), Location::caller());
     }
-}
-
-/// A sleep of centuries takes as many as the clock has.
-#[inline]
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Not by a timer that is due in centuries: whoever looks for deadlocks sees that nothing

@@ -1,7 +1,7 @@
 //! Ticks at regular intervals.
 
 use super::{Duration, Instant};
-use crate::prim::clock;
+use crate::prim::{clock, nanos};
 use crate::sched::nap;
 use std::panic::Location;
 
@@ -46,7 +46,7 @@ impl Ticker {
     pub fn tick(&mut self) -> Instant {
         let Some(due) = self.next else { self.wait_for_ever(Location::caller()) };
         let left = due.saturating_duration_since(clock::instant());
-        nap::sleep(super::nanos(left), Location::caller());
+        nap::sleep(nanos(left), Location::caller());
         self.next = after(due, self.period, clock::instant());
         due
     }

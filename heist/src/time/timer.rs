@@ -1,9 +1,9 @@
 //! Timers that call a function.
 
 use super::{Duration, Instant};
-use crate::prim::clock;
+use crate::prim::{clock, nanos};
 use crate::runtime;
-use crate::sched::alarm::Alarm;
+use crate::sched::alarm::{Alarm, When};
 use crate::sched::park;
 use std::fmt;
 
@@ -35,16 +35,16 @@ impl Timer {
     /// Calls `f` after so long. If that is [`Duration::MAX`] or near it: never.
     #[track_caller]
     pub fn after<F: FnMut() + Send + 'static>(duration: Duration, f: F) -> Timer {
-        Timer::at_clock(clock::after(duration), f)
+        Timer::start(When::After(nanos(duration)), f)
     }
 
     /// Calls `f` when the moment has come.
     #[track_caller]
     pub fn at<F: FnMut() + Send + 'static>(deadline: Instant, f: F) -> Timer {
-        Timer::at_clock(clock::at(deadline), f)
+        Timer::start(When::At(clock::at(deadline)), f)
     }
 
-    fn at_clock<F: FnMut() + Send + 'static>(when: u64, f: F) -> Timer {
+    fn start<F: FnMut() + Send + 'static>(when: When, f: F) -> Timer {
         let timer = Timer { alarm: Alarm::start(f, when, runtime::current_sched) };
         park::safe_point();
         timer
@@ -72,7 +72,7 @@ impl Timer {
     #[track_caller]
     pub fn reset(&self, duration: Duration) -> bool {
         let stopped = self.alarm.stop();
-        self.alarm.set(clock::after(duration), runtime::current_sched);
+        self.alarm.set(When::After(nanos(duration)), runtime::current_sched);
         park::safe_point();
         stopped
     }

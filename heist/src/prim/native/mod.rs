@@ -3,6 +3,7 @@
 
 mod slot;
 pub(crate) mod thread;
+mod ticks;
 
 /// Atomics and fences.
 pub(crate) mod atomic {
@@ -238,6 +239,9 @@ pub(crate) mod futex {
 
 /// Time.
 pub(crate) mod clock {
+    pub(crate) use super::ticks::Pace;
+    use crate::prim::nanos;
+    use std::sync::OnceLock;
     use std::time::{Duration, Instant};
 
     /// Nanoseconds on the monotonic clock.
@@ -252,7 +256,7 @@ pub(crate) mod clock {
 
     /// The moment `after` from now, or the last one that there is.
     pub(crate) fn after(after: Duration) -> u64 {
-        now().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+        now().saturating_add(nanos(after))
     }
 
     /// Now, as an [`Instant`].
@@ -261,9 +265,23 @@ pub(crate) mod clock {
         Instant::now()
     }
 
-    /// The moment of an [`Instant`]; now, if it has passed.
+    /// The moment of an [`Instant`], or a little later; some moment that has passed, if it has.
     pub(crate) fn at(instant: Instant) -> u64 {
-        after(instant.saturating_duration_since(Instant::now()))
+        /// The same moment by both: they are the same clock, but for where it begins.
+        static SAME: OnceLock<(Instant, u64)> = OnceLock::new();
+        let (then, moment) = *SAME.get_or_init(same_moment);
+        moment.saturating_add(nanos(instant.saturating_duration_since(then)))
+    }
+
+    /// A moment as an [`Instant`], and the one right after it on the clock; the closest of some
+    /// tries, since the thread may be interrupted between the two.
+    fn same_moment() -> (Instant, u64) {
+        let tries = (0..16).map(|_| {
+            let (then, moment) = (Instant::now(), now());
+            (then.elapsed(), (then, moment))
+        });
+        let closest = tries.min_by_key(|(apart, _)| *apart);
+        closest.map_or_else(|| (Instant::now(), now()), |(_, same)| same)
     }
 }
 
@@ -333,6 +351,28 @@ pub(crate) mod env {
         let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
         hasher.write_u64(super::clock::now());
         hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clock;
+    use std::time::Duration;
+
+    #[test]
+    fn an_instant_is_a_moment_of_the_clock() {
+        let hour = Duration::from_secs(3600);
+        for _ in 0..1000 {
+            let before = clock::now();
+            let moment = clock::at(clock::instant() + hour) - hour.as_nanos() as u64;
+            assert!(moment >= before, "{} ns early", before - moment);
+            // By as much as the closest of some readings were apart.
+            let after = clock::now();
+            assert!(moment < after + 100_000, "{} ns late", moment - after);
+        }
+        let now = clock::now();
+        assert!(clock::at(clock::instant()) >= now);
+        assert!(clock::at(clock::instant() - hour) <= clock::now(), "it has passed");
     }
 }
 

@@ -35,7 +35,7 @@ impl Futex {
         if !same {
             return;
         }
-        let timeout = timeout.map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+        let timeout = timeout.map(crate::prim::nanos);
         with(|m| {
             let until = timeout.map(|t| m.time().saturating_add(t));
             m.block(Some(self.address()), until);

@@ -152,7 +152,7 @@ pub(crate) fn park_timeout(timeout: Duration) {
 /// Sleeps once, unless there is a token. Whether there was one.
 fn park_until(timeout: Option<Duration>) -> bool {
     step(Op::FutexWait, 0);
-    let timeout = timeout.map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+    let timeout = timeout.map(crate::prim::nanos);
     let take = |m: &mut Machine| {
         let current = m.current;
         std::mem::take(&mut m.threads[current].token)

@@ -5,6 +5,7 @@ pub(crate) mod clock {
     use super::super::machine;
     use super::super::record::Op;
 
+    use crate::prim::nanos;
     use std::sync::OnceLock;
     use std::time::{Duration, Instant};
 
@@ -18,7 +19,22 @@ pub(crate) mod clock {
     /// The moment `after` from now, or the last one that there is.
     #[track_caller]
     pub(crate) fn after(after: Duration) -> u64 {
-        now().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+        now().saturating_add(nanos(after))
+    }
+
+    /// What keeps the time for a P: the virtual clock, which costs nothing.
+    #[derive(Debug)]
+    pub(crate) struct Pace;
+
+    impl Pace {
+        pub(crate) const fn new() -> Self {
+            Pace
+        }
+
+        #[track_caller]
+        pub(crate) fn now(&self) -> u64 {
+            now()
+        }
     }
 
     /// Now, as an [`Instant`].
@@ -29,8 +45,7 @@ pub(crate) mod clock {
 
     /// The moment of an [`Instant`].
     pub(crate) fn at(instant: Instant) -> u64 {
-        let since = instant.saturating_duration_since(beginning()).as_nanos();
-        u64::try_from(since).unwrap_or(u64::MAX)
+        nanos(instant.saturating_duration_since(beginning()))
     }
 
     /// When the virtual clock was zero: the same moment for all runs.
