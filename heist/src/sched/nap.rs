@@ -19,7 +19,9 @@ use std::panic::Location;
 #[inline(always)] // as `park::yield_now`
 pub(crate) fn sleep(nanos: u64, site: &'static Location<'static>) {
     let Some(inside) = Inside::enter() else { return sleep_here(nanos, site) };
-    let Some(g) = inside.g().filter(|g| !park::stays(inside.m, g)) else {
+    // If there is a guard of thread-locals, that is asked there, once.
+    let leaves = |g: &&'static G| !park::must_stay(g) && !inside.m.tls.is_guarded();
+    let Some(g) = inside.g().filter(leaves) else {
         drop(inside);
         return sleep_here(nanos, site);
     };
@@ -56,7 +58,9 @@ fn told_to_unwind(g: &'static G) {
 /// Sets the timer of a goroutine that has left its stack to sleep, and is the caller's.
 pub(crate) fn begin(p: Held, g: &'static G) {
     let own = p.own();
-    let now = own.pace.now();
+    let (now, nanos) = (own.pace.now(), own.nap.get());
     own.now.set(now);
-    timers::arm_wait(p, g, g.turn().begin(), now.saturating_add(own.nap.get()));
+    // For no time: it is due already, by a clock that may be a little behind this one.
+    let when = if nanos == 0 { now.saturating_sub(1_000) } else { now.saturating_add(nanos) };
+    timers::arm_wait(p, g, g.turn().begin(), when);
 }

@@ -300,10 +300,8 @@ impl Held {
     /// The M has just got it: the time before was nobody's.
     pub(crate) fn begin(self) {
         let now = clock::now();
-        let Own { looks, .. } = self.own();
         self.own().now.set(now);
-        looks.last.set(now);
-        looks.left.set(looks.every.get());
+        self.own().looks.last.set(now);
     }
 
     /// Counts a goroutine that starts a slice of its own.

@@ -21,7 +21,9 @@
 //! the lock is free, so a rule may be seen broken a few steps late.
 
 use crate::prim::atomic::Ordering;
-use crate::prim::sim::{a_core_stands_still, has_refused, running_threads, step_of, violate};
+use crate::prim::sim::{
+    a_core_stands_still, a_wake_up_is_late, has_refused, running_threads, step_of, violate,
+};
 use crate::prim::thread;
 use crate::sched::brief;
 use crate::sched::g::G;
@@ -147,7 +149,9 @@ impl Checker {
             // Who has locked its thread starts no other: sysmon does, which was woken.
             && sched.in_place.load(Ordering::Relaxed) == 0
             // Somebody may wait, in many steps, for what a thread there holds.
-            && !a_core_stands_still();
+            && !a_core_stands_still()
+            // It may be the one who lets the world go on, with Ps in its hands.
+            && !a_wake_up_is_late();
         if self.since.is_empty() && !nobody_comes {
             return;
         }

@@ -12,8 +12,10 @@
 //!
 //! *Not early*: the counter is read first, so that a pair is late by as long as the clock took;
 //! the rate is rounded up by more than it may be wrong; and [`AHEAD`] is for a counter that is
-//! read before its turn. That is a fifth of a microsecond in all. Should the counter be found to
-//! have been behind the clock all the same, it is not used any more.
+//! read before its turn. That is a fifth of a microsecond in all. A rate is believed if it was
+//! measured twice: where the counter runs on while the machine is suspended, and the clock does
+//! not, one that was measured across that makes no sense. Should the counter be found to have
+//! been behind the clock all the same, it is not used any more.
 
 use super::clock;
 use std::cell::Cell;
@@ -33,6 +35,9 @@ const APART: std::ops::Range<u64> = 50_000_000..5_000_000_000;
 
 /// What is added to the rate, of a million.
 const ROUND_UP: u64 = 100;
+
+/// By how much two measurements may differ that are of the same rate, of a million.
+const ALIKE: u64 = 150;
 
 /// How many nanoseconds before its turn a counter may be read: as long as a processor can be
 /// busy with what comes before.
@@ -78,11 +83,14 @@ pub(crate) struct Pace {
     pair: Cell<Pair>,
     /// From which on the rate is learned.
     first: Cell<Pair>,
+    /// What it was the last time.
+    learned: Cell<u64>,
 }
 
 impl Pace {
     pub(crate) const fn new() -> Self {
-        Pace { pair: Cell::new(Pair::NEVER), first: Cell::new(Pair::NEVER) }
+        let never = Cell::new(Pair::NEVER);
+        Pace { pair: Cell::new(Pair::NEVER), first: never, learned: Cell::new(UNKNOWN) }
     }
 
     /// Nanoseconds on the monotonic clock: not less than [`clock::now`] would tell, and not
@@ -111,9 +119,13 @@ impl Pace {
         }
         let (now, Some(pair)) = Pair::read() else { return clock::now() };
         match learn(self.first.get(), pair) {
-            Learned::Rate(rate) => {
-                RATE.store(rate, Ordering::Relaxed);
+            Learned::Rate(new) => {
                 self.first.set(pair);
+                if are_alike(self.learned.replace(new), new) || are_alike(rate, new) {
+                    // Not if it was found to be of no use meanwhile.
+                    let (one, other) = (Ordering::Relaxed, Ordering::Relaxed);
+                    let _ = RATE.compare_exchange(rate, new, one, other);
+                }
             }
             Learned::Nothing => {}
             Learned::BeginAnew => self.first.set(pair),
@@ -153,6 +165,11 @@ fn learn(first: Pair, last: Pair) -> Learned {
         Ok(rate @ 2..0x100_0000_0000) => Learned::Rate(rate),
         _ => Learned::BeginAnew,
     }
+}
+
+/// Whether two measurements are of the same rate.
+fn are_alike(one: u64, other: u64) -> bool {
+    one.abs_diff(other) < other / 1_000_000 * ALIKE
 }
 
 /// Whether who counted on from `before` would have been behind the clock just now. Of a long
@@ -211,6 +228,19 @@ mod tests {
         let exact = 1u64 << 31;
         assert!((1..=ROUND_UP + 1).contains(&((rate - exact) / (exact / 1_000_000))), "{rate}");
         assert_eq!(first.count_on(7_000, exact), 8_000);
+    }
+
+    #[test]
+    fn a_rate_across_a_suspension_is_not_believed() {
+        let first = Pair { ticks: 5_000, nanos: 7_000 };
+        let after = |ticks, nanos| {
+            let Learned::Rate(rate) = learn(first, Pair { ticks, nanos }) else { panic!() };
+            rate
+        };
+        let (usual, again) = (after(200_000_000, 100_000_000), after(400_000_000, 200_000_100));
+        assert!(are_alike(usual, again) && !are_alike(UNKNOWN, usual));
+        let hour = after(7_200_000_000_000, 100_000_000);
+        assert!(!are_alike(usual, hour) && !are_alike(hour, usual));
     }
 
     #[test]

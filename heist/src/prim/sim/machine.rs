@@ -296,6 +296,11 @@ pub(crate) fn a_core_stands_still() -> bool {
     with(|m| m.cores.next_unstalled(m.now).is_some()).unwrap_or(false)
 }
 
+/// Whether somebody was woken who comes late.
+pub(crate) fn a_wake_up_is_late() -> bool {
+    with(|m| m.late > 0).unwrap_or(false)
+}
+
 /// How many steps a thread has taken, and whether it still has or wants a core.
 pub(crate) fn step_of(thread: usize) -> Option<u64> {
     with(|m| {

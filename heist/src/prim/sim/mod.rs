@@ -49,8 +49,8 @@ pub(crate) use cost::{Costs, HERE, METAL};
 pub(crate) use device::Device;
 pub(crate) use fault::Faults;
 pub(crate) use machine::{
-    a_core_stands_still, counts, forget_places, has_refused, knobs, longest_waits, most_transfers,
-    now, run, running_threads, step_of, violate, work,
+    a_core_stands_still, a_wake_up_is_late, counts, forget_places, has_refused, knobs,
+    longest_waits, most_transfers, now, run, running_threads, step_of, violate, work,
 };
 pub(crate) use topology::{Topology, TopologyError};
 pub(crate) use world::{clock, env, hint, os, probe};
