@@ -555,7 +555,8 @@ fn sleep_as(m: &'static M, mut offices: Offices) -> bool {
             return chosen;
         }
         let some = events.as_ref().is_some_and(|events| !events.is_empty());
-        let due = !woken && offices.timers.is_some();
+        // Or a P has begun to look after its own meanwhile.
+        let due = !woken && offices.timers.is_some() && timers_are_due(sched);
         if (some || due) && come_back(m) {
             if let Some(events) = &events {
                 netpoll::deliver(sched, m.held(), events);
@@ -566,7 +567,7 @@ fn sleep_as(m: &'static M, mut offices: Offices) -> bool {
         if some {
             // No P is idle: those that run will see them.
             events.iter().for_each(netpoll::deliver_from_outside);
-        } else if !woken && !offices.polls && !due {
+        } else if !woken && !offices.polls && offices.timers.is_none() {
             if retire(m) {
                 return false;
             }

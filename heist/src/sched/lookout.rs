@@ -4,8 +4,8 @@
 //! somebody sees to them, and it would wake up for each: if it has done so in vain, again and
 //! again in a short time, it gives them longer.
 
+use super::gather::WAIT;
 use super::timers::LATE;
-use crate::timer::CROWD_WAIT;
 
 #[derive(Default)]
 pub(super) struct Lookout {
@@ -24,7 +24,7 @@ impl Lookout {
     /// It has looked.
     pub(super) fn note(&mut self, now: u64, any_late: bool) {
         let in_vain = std::mem::take(&mut self.wakes) && !any_late;
-        let soon = now - self.vain < CROWD_WAIT + 2 * (LATE + self.extra);
+        let soon = now - self.vain < WAIT + 2 * (LATE + self.extra);
         if in_vain && soon {
             self.extra = (2 * self.extra + LATE / 2).min(Self::MOST);
         } else if in_vain || any_late {

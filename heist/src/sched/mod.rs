@@ -11,7 +11,7 @@
 //! | `exec`, `heir`, `park`, `in_place`, `locked` | running one; the next one on its stack; leaving and coming back; waiting with the thread; keeping it |
 //! | `tls_guard` | who must come back to its thread: its stack refers to thread-locals |
 //! | `policy` | where all this departs from Go, for comparisons |
-//! | `spawn`, `wake`, `apart`, `brief`, `waiter`, `nap`, `timers`, `alarm` | a new one; whom to wake for it; on which CPU; and when not to; whoever waits; only for the clock; until when; what the clock calls |
+//! | `spawn`, `wake`, `apart`, `brief`, `waiter`, `nap`, `timers`, `gather`, `alarm` | a new one; whom to wake for it; on which CPU; and when not to; whoever waits; only for the clock; until when; when many are due; what the clock calls |
 //! | `forks`, `desk`, `branches`, `thieves` | fork-join: a fork; what it looks at first; sharing its second branch; asking for one |
 //! | `jobs`, `told` | what `par` spawns: newest first; on a certain P |
 //! | `syscall`, `retake`, `freeze`, `account` | calls that block; taking the P of those that do not come back; stopping those that compute on; what they have had |
@@ -63,6 +63,8 @@ pub(crate) mod g;
 #[cfg(not(loom))]
 #[allow(unsafe_code)] // named file: the memory of control blocks
 pub(crate) mod g_pool;
+#[cfg(not(loom))]
+pub(crate) mod gather;
 #[cfg(not(loom))]
 mod global;
 #[cfg(not(loom))]

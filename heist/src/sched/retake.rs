@@ -215,7 +215,7 @@ impl Retaker {
             let take_long = u64::from(ran) * GLANCE < since_last && since_last > 2 * GLANCE;
             *seen = Seen { m, steps, since: now, began: cpu, cpu, brisk, ..Seen::default() };
             // Those of a crowd are not looked out for one by one.
-            if crowded && m.is_some() && !p.timers.is_crowded(now) {
+            if crowded && m.is_some() && !self.sched.gathering.is_crowded(now) {
                 // If it is still the same then, it computes.
                 let pause = URGENT << (brisk / BRISK_LOOKS).min(BRISK_MOST);
                 looked.again_at(timers::ahead_of_next(p).max(now + pause));

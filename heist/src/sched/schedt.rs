@@ -128,6 +128,8 @@ pub(crate) struct Sched {
     pub(crate) next_offers: Mask,
     /// Ps with timers, or that had some a moment ago.
     pub(crate) timer_mask: Mask,
+    /// Until when timers wait for each other.
+    pub(crate) gathering: super::gather::Gathering,
     /// Ps without an M.
     pub(crate) idle_mask: Mask,
     /// Where Ps run.
@@ -326,6 +328,7 @@ impl Sched {
             offers: Mask::new(),
             next_offers: Mask::new(),
             timer_mask: Mask::new(),
+            gathering: super::gather::Gathering::new(),
             idle_mask: Mask::new(),
             near: Near::new(),
             life: AtomicU32::new(0),

@@ -337,7 +337,7 @@ impl Watch {
     /// when the next one is late (`until_next`), and in a crowd some always are.
     fn help_late_timers(&mut self, now: u64) {
         let mut any = false;
-        for p in self.sched.ps().filter(|p| timers::are_late(p, now)) {
+        for p in self.sched.ps().filter(|p| timers::are_late(self.sched, p, now)) {
             p.timers_late.store(true, Ordering::Relaxed);
             any = true;
         }
@@ -460,6 +460,10 @@ impl Watch {
     fn whether_to_help(&mut self, now: u64) -> Help {
         let queued = self.sched.runq_size.load(Ordering::Relaxed)
             + self.sched.idle_runq_size.load(Ordering::Relaxed);
+        // Nor if those of a crowd run who have gathered.
+        if queued == 0 && self.sched.gathering.is_crowded(now) {
+            return Help::NotNow;
+        }
         if queued != 0 || !self.sched.poll.is_wanted() {
             return Help::Now;
         }

@@ -20,6 +20,7 @@
 use super::alarm::Alarm;
 use super::find::SLICE;
 use super::g::{G, flag};
+use super::gather;
 use super::m::{Inside, M};
 use super::netpoll::{self, Desc, Side};
 use super::p::{Held, P};
@@ -237,7 +238,7 @@ pub(crate) fn arm_outside(sched: &'static Sched, due: Due, when: u64) -> Option<
         return None;
     }
     let armed = add(sched, sched.p(0), due, when);
-    if shared.keeper.is_none_or(|keeper| armed.p.timers.wanted() < keeper.until) {
+    if shared.keeper.is_none_or(|keeper| wanted(sched) < keeper.until) {
         wake::send_keeper(sched, shared);
         // If all compute, nobody but sysmon looks.
         sched.sysmon.notice_timer(when);
@@ -297,13 +298,13 @@ fn look(sched: &'static Sched, p: Held) {
     p.timers_late.store(false, Ordering::Relaxed);
     // That is not behind the clock, but may be ahead of it, and nobody is woken early.
     if p.timers.next() <= now {
-        fire_due(sched, p, &p, clock::now());
+        fire_due(sched, p, [&*p], clock::now());
     }
 }
 
 /// A P runs what is due of its own. Returns whether there was something.
 pub(crate) fn run_due(sched: &'static Sched, p: Held) -> bool {
-    p.timers.next() != NEVER && fire_due(sched, p, &p, clock::now())
+    p.timers.next() != NEVER && fire_due(sched, p, [&*p], clock::now())
 }
 
 /// The same by a P with nothing else to do, which may wait for a crowd to gather.
@@ -312,42 +313,65 @@ pub(crate) fn run_gathered(sched: &'static Sched, p: Held) -> bool {
         return false;
     }
     let now = clock::now();
-    !p.timers.gather(now, LATE) && fire_due(sched, p, &p, now)
+    !gather::gathers(sched, now) && fire_due(sched, p, [&*p], now)
 }
 
 /// Runs what is due on so many of the Ps that have timers, on behalf of `thief`.
-/// Returns whether there was something. A crowd that gathers on an idle P is left alone,
-/// until those here have gathered too: then whoever wakes up for the first ones runs all.
+/// Returns whether there was something. A crowd that gathers is left alone.
 pub(crate) fn steal(sched: &'static Sched, thief: Held, some: usize) -> bool {
-    steal_from(sched, thief, some, |p, now| p.timers.wanted() <= now)
+    sched.timer_mask.any(sched.procs()) && {
+        let now = clock::now();
+        sched.gathering.until() <= now && steal_at(sched, thief, some, now)
+    }
 }
 
-/// The keeper's time has come: it runs all that is due.
+/// The keeper's time has come: it runs all that is due, as far as its queue has room for it,
+/// and the others gather meanwhile.
 pub(crate) fn run_all_due(sched: &'static Sched, p: Held) {
-    steal_from(sched, p, usize::MAX, |p, now| p.timers.next() <= now);
-}
-
-#[inline]
-fn steal_from(
-    sched: &'static Sched,
-    thief: Held,
-    some: usize,
-    is_due: impl Fn(&P, u64) -> bool,
-) -> bool {
-    if !sched.timer_mask.any(sched.procs()) {
-        return false;
-    }
     let now = clock::now();
-    let from = thief.random() % sched.procs();
-    let mut found = false;
-    let due = |id: &u32| is_due(sched.p(*id), now);
-    for id in sched.timer_mask.iter_from(from, sched.procs()).filter(due).take(some) {
-        found |= fire_due(sched, thief, sched.p(id), now);
+    while p.runq.room_for_due() > BATCH {
+        if !steal_at(sched, p, usize::MAX, now) {
+            gather::gathers(sched, now);
+            return;
+        }
     }
-    found
 }
 
-fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
+fn steal_at(sched: &'static Sched, thief: Held, some: usize, now: u64) -> bool {
+    let from = thief.random() % sched.procs();
+    let all = sched.timer_mask.iter_from(from, sched.procs()).map(|id| sched.p(id));
+    fire_due(sched, thief, all.filter(|p| p.timers.next() <= now).take(some), now)
+}
+
+/// Does what is due on some Ps, on behalf of one. Returns whether there was something.
+fn fire_due<'a>(
+    sched: &'static Sched,
+    p: Held,
+    of: impl IntoIterator<Item = &'a P>,
+    now: u64,
+) -> bool {
+    begin_batch(p);
+    let mut some = false;
+    for of in of {
+        some |= fire_due_of(sched, p, of, now);
+    }
+    // Those of a crowd that have gathered run one after the other, as long as that takes no
+    // longer than they have waited: for so little, waking another M is dear.
+    let each = p.own().looks.each.get();
+    let gathered =
+        sched.gathering.is_crowded(now) && each.saturating_mul(p.runq.len() as u64) < gather::WAIT;
+    if some && p.runq.len() > 1 && !gathered {
+        // Before the count is read: who goes idle counts itself before it looks at rings.
+        fence(Ordering::SeqCst);
+        if sched.idle.idle_ps() != 0 {
+            wake::wake_p(sched);
+        }
+    }
+    some
+}
+
+/// Does what is due on one P, without waking anybody to help.
+fn fire_due_of(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     let mut due = p.own().due.take();
     // No more than the queue has room for: they would be no sooner on the global one, and
     // in no cache when their turn comes.
@@ -355,7 +379,6 @@ fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     of.timers.take_due(now, room, &mut due);
     let some = !due.is_empty();
     due.iter().for_each(Due::prefetch);
-    begin_batch(p);
     due.iter().for_each(|due| due.fire(sched, p));
     // In a loop of its own: the CPU looks up several pages at a time, but not across the
     // locked instructions of a wake-up.
@@ -364,19 +387,6 @@ fn fire_due(sched: &'static Sched, p: Held, of: &P, now: u64) -> bool {
     p.own().due.set(due);
     if of.timers.next() == NEVER && sched.timer_mask.contains(of.id) {
         leave_mask(sched, of);
-    }
-    // Those of a crowd that have gathered run one after the other, as long as that takes no
-    // longer than they have waited: for so little, waking another M is dear.
-    let looks = &p.own().looks;
-    let gathered = looks.queued.get() == 0
-        && of.timers.is_crowded(now)
-        && looks.each.get().saturating_mul(p.runq.len() as u64) < HURRY;
-    if some && p.runq.len() > 1 && !gathered {
-        // Before the count is read: who goes idle counts itself before it looks at rings.
-        fence(Ordering::SeqCst);
-        if sched.idle.idle_ps() != 0 {
-            wake::wake_p(sched);
-        }
     }
     some
 }
@@ -398,10 +408,10 @@ pub(crate) fn earliest(sched: &Sched) -> u64 {
     next.min().unwrap_or(NEVER)
 }
 
-/// When somebody idle is to look at the timers of some P, or [`NEVER`].
+/// When somebody idle is to look at the timers of some P, or [`NEVER`]: when the earliest is
+/// due, or when those of a crowd have gathered.
 pub(crate) fn wanted(sched: &Sched) -> u64 {
-    let wanted = sched.timer_mask.iter(sched.procs()).map(|id| sched.p(id).timers.wanted());
-    wanted.min().unwrap_or(NEVER)
+    earliest(sched).max(sched.gathering.until())
 }
 
 /// A timer is late when its time came so long ago: before, its P or the keeper of the
@@ -409,8 +419,8 @@ pub(crate) fn wanted(sched: &Sched) -> u64 {
 pub(crate) const LATE: u64 = 50_000;
 
 /// Whether one of this P's is late: then its P computes.
-pub(crate) fn are_late(p: &P, now: u64) -> bool {
-    p.timers.wanted() <= now.saturating_sub(LATE)
+pub(crate) fn are_late(sched: &Sched, p: &P, now: u64) -> bool {
+    p.timers.next().max(sched.gathering.until()) <= now.saturating_sub(LATE)
 }
 
 /// A timer of a P that computes is looked after so long before its time: as long as it

@@ -194,15 +194,16 @@ impl<T: Copy> Crowd<T> {
         self.later.spare = std::mem::replace(&mut self.open, entries);
     }
 
-    /// If more than `N` are due at `by`: when the last of those is that it has seen.
-    pub(super) fn last_of_more_due<const N: usize>(&mut self, by: u64) -> Option<u64> {
+    /// How many are due at `by`, and when the last of them is (0 if there is none); or that of
+    /// those that it has seen, once there are more than `N`.
+    pub(super) fn count_due<const N: usize>(&mut self, by: u64) -> (usize, u64) {
         while self.later.first <= bucket(by) {
             self.open_first();
         }
         let not_due = self.open.partition_point(|entry| entry.when > by);
         let (near, last) = self.near.count_due::<N>(by);
         let last = self.open.get(not_due).map_or(last, |entry| entry.when.max(last));
-        (near + self.open.len() - not_due > N).then_some(last)
+        (near + self.open.len() - not_due, last)
     }
 
     /// Drops the earliest while they are not `alive`.
@@ -279,7 +280,7 @@ mod tests {
         (0..100).for_each(|_| crowd.push(10 * MS, ()));
         (0..SMALL).for_each(|_| assert!(crowd.pop_due(MS).is_some()));
         crowd.push(10_000 * MS, ());
-        assert_eq!(crowd.last_of_more_due::<16>(11 * MS), Some(10 * MS));
+        assert_eq!(crowd.count_due::<16>(11 * MS), (100, 10 * MS));
     }
 
     #[test]
@@ -341,8 +342,7 @@ mod tests {
         let mut crowd = Crowd::new();
         (0..2_000u64).for_each(|i| crowd.push(i << 15, i));
         assert!(crowd.later.len > 0);
-        assert_eq!(crowd.last_of_more_due::<1_500>(1_000 << 15), None);
-        assert!(crowd.last_of_more_due::<900>(1_000 << 15).is_some_and(|last| last <= 1_000 << 15));
+        assert_eq!(crowd.count_due::<1_500>(1_000 << 15), (1_001, 1_000 << 15));
         assert_eq!(crowd.first(), Some(0));
     }
 }

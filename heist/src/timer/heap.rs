@@ -48,8 +48,9 @@ impl<T: Copy> Heap<T> {
         }
     }
 
-    /// How many are due at `by`, and when the last of them is (0 if there is none); or that of those that it has
-    /// seen, once there are more than `N`. Looks at no more than those and their children.
+    /// How many are due at `by`, and when the last of them is (0 if there is none); or that of
+    /// those that it has seen, once there are more than `N`. Looks at no more than those and
+    /// their children.
     pub(crate) fn count_due<const N: usize>(&self, by: u64) -> (usize, u64) {
         let mut found = [0; N];
         let first = self.first().filter(|first| *first <= by);

@@ -45,13 +45,6 @@ use crowd::Crowd;
 /// No entry is due, ever.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// How long those may wait for each other that come in a crowd.
-pub(crate) const CROWD_WAIT: u64 = 400_000;
-
-/// More than so many in that time are a crowd: one every 6 µs, less than it takes a
-/// thread to sleep and to wake up (35 µs of CPU time on a virtual machine).
-const CROWD: usize = 64;
-
 /// A heap smaller than this is not searched for dead entries.
 const SMALL: usize = 64;
 
@@ -73,9 +66,6 @@ pub(crate) struct Timers<T> {
     next: AtomicU64,
     /// Entries that nobody waits for any more, as far as it is known.
     dead: AtomicUsize,
-    /// Until when those of a crowd wait for each other; in the past if there is none.
-    /// Written by the P's holder.
-    gathers: AtomicU64,
 }
 
 impl<T: Copy> Timers<T> {
@@ -84,7 +74,6 @@ impl<T: Copy> Timers<T> {
             heap: Latch::new(Crowd::new()),
             next: AtomicU64::new(NEVER),
             dead: AtomicUsize::new(0),
-            gathers: AtomicU64::new(0),
         }
     }
 
@@ -96,38 +85,10 @@ impl<T: Copy> Timers<T> {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// When somebody idle is to look: when the earliest entry is due, or when those of a
-    /// crowd have gathered.
-    #[inline(always)]
-    pub(crate) fn wanted(&self) -> u64 {
-        // Relaxed: who misses it looks too soon, and it is over by itself.
-        self.next().max(self.gathers.load(Ordering::Relaxed))
-    }
-
-    /// The P has nothing else to run at `now`: whether the next ones are so many in so
-    /// little time that they wait for each other, up to [`CROWD_WAIT`]. Sleeping and
-    /// waking up for each of them would be all that the thread does. Not if the earliest
-    /// is `late`: nobody has looked for a while.
-    pub(crate) fn gather(&self, now: u64, late: u64) -> bool {
-        let next = self.next();
-        if self.gathers.load(Ordering::Relaxed) > now {
-            return true;
-        }
-        if next > now.saturating_add(CROWD_WAIT) || next <= now.saturating_sub(late) {
-            return false;
-        }
-        let all = next + CROWD_WAIT;
-        let Some(last) = self.heap.lock().last_of_more_due::<CROWD>(all) else { return false };
-        // Some are due all at once: no longer than until the last of them. Of others, more
-        // come.
-        let until = if last.saturating_sub(next) < CROWD_WAIT / 8 { last } else { all };
-        self.gathers.store(until, Ordering::Relaxed);
-        until > now
-    }
-
-    /// Whether there was a crowd a moment ago.
-    pub(crate) fn is_crowded(&self, now: u64) -> bool {
-        self.gathers.load(Ordering::Relaxed) > now.saturating_sub(CROWD_WAIT)
+    /// How many are due at `by`, and when the last of them is (0 if there is none); or that of
+    /// those that it has seen, once there are more than `N`.
+    pub(crate) fn count_due<const N: usize>(&self, by: u64) -> (usize, u64) {
+        self.heap.lock().count_due::<N>(by)
     }
 
     /// How many entries there are, dead ones too.
@@ -227,25 +188,6 @@ mod tests {
         assert_eq!(timers.next(), 1_000_000);
         timers.sweep(|_| false);
         assert_eq!((timers.len(), timers.next()), (0, NEVER));
-    }
-
-    #[test]
-    fn a_crowd_gathers_and_a_few_do_not() {
-        let timers = Timers::new();
-        let (now, late) = (10_000_000, 50_000);
-        for i in 0..CROWD as u64 {
-            let _ = timers.add(now + 1_000 * i, i, |_| true);
-        }
-        assert!(!timers.gather(now, late), "not many enough");
-        assert_eq!(timers.wanted(), now);
-        let _ = timers.add(now + CROWD_WAIT, 0, |_| true);
-        assert!(!timers.gather(now + late, late), "nobody looked");
-        assert!(!timers.gather(now - CROWD_WAIT - 1, late), "there is time");
-        assert!(timers.gather(now + 1_000, late));
-        assert_eq!(timers.wanted(), now + CROWD_WAIT);
-        assert!(timers.gather(now + CROWD_WAIT - 1, late) && timers.is_crowded(now + CROWD_WAIT));
-        assert!(!timers.gather(now + CROWD_WAIT, late), "they have waited");
-        assert!(!timers.is_crowded(now + 2 * CROWD_WAIT));
     }
 
     /// Sleepers: `n` timers of 1 to 200 ms are set in 100 ms, and each is taken in its time.

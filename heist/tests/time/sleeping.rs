@@ -62,6 +62,29 @@ fn ten_thousand_sleepers_on_more_ps_than_cores() {
     });
 }
 
+/// Some hundred timers in each millisecond, on two Ps that have nothing else to do: a thread
+/// goes to sleep a few times in a millisecond, and not for each of them.
+#[test]
+fn a_crowd_of_sleepers_wakes_few_threads() {
+    watched(|| {
+        runtime(2).run(|| {
+            let parks = || heist::runtime::stats().parks;
+            let begin = Instant::now() + millis(100);
+            let sleepers: Vec<_> = (0..20_000u64)
+                .map(|i| {
+                    let until = begin + Duration::from_nanos(i * 7919 % 20_000 * 5_000);
+                    thread::spawn(move || time::sleep_until(until))
+                })
+                .collect();
+            time::sleep_until(begin);
+            let before = parks();
+            sleepers.into_iter().for_each(|s| s.join().unwrap());
+            let (took, parks) = (begin.elapsed(), parks() - before);
+            assert!(parks < 10 * took.as_millis() as u64, "{parks} in {took:?}");
+        });
+    });
+}
+
 #[test]
 fn a_sleep_of_centuries_does_not_overflow_and_ends_with_the_runtime() {
     watched(|| {
