@@ -97,8 +97,9 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// # Panics
     ///
-    /// When the goroutine has dropped its values at its end. (A destructor of one
-    /// value may still use the others: they are made anew, a few times.)
+    /// When the goroutine ends and has dropped the value, or is dropping it. Values are
+    /// dropped one by one, the one made last first; the destructor of one may still use those
+    /// that are left, and those of which dropping does nothing.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         match self.try_with(f) {
             Ok(result) => result,
