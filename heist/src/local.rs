@@ -93,6 +93,19 @@ impl<T: 'static> LocalKey<T> {
         std::ptr::from_ref(self).addr()
     }
 
+    /// The caller's value is `value`, if it has none; otherwise that comes back.
+    fn init_with(&'static self, value: T) -> Option<T> {
+        let mut value = Some(value);
+        let init = || match value.take() {
+            Some(value) => value,
+            None => unreachable!("the function runs once"),
+        };
+        match local::get_or_init(self.key(), init) {
+            Some(_) => value,
+            None => gone(AccessError),
+        }
+    }
+
     /// Calls `f` with the caller's value, which is made at its first use.
     ///
     /// # Panics
@@ -103,9 +116,7 @@ impl<T: 'static> LocalKey<T> {
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         match self.try_with(f) {
             Ok(result) => result,
-            Err(error) => panic!(
-                "cannot access a goroutine-local value during or after destruction: {error:?}"
-            ),
+            Err(error) => gone(error),
         }
     }
 
@@ -120,10 +131,30 @@ impl<T: 'static> LocalKey<T> {
     }
 }
 
+#[cold]
+fn gone(error: AccessError) -> ! {
+    panic!("cannot access a goroutine-local value during or after destruction: {error:?}")
+}
+
 impl<T: 'static> LocalKey<Cell<T>> {
-    /// Sets the caller's value.
+    /// Sets the caller's value. If it has none yet, this is its first one: that of the
+    /// declaration is not made.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// heist::goroutine_local! {
+    ///     static REQUEST: Cell<u64> = panic!("no request");
+    /// }
+    /// heist::run(|| {
+    ///     REQUEST.set(7);
+    ///     assert_eq!(REQUEST.get(), 7);
+    /// });
+    /// ```
     pub fn set(&'static self, value: T) {
-        self.with(|cell| cell.set(value));
+        if let Some(cell) = self.init_with(Cell::new(value)) {
+            self.with(|old| old.set(cell.into_inner()));
+        }
     }
 
     /// A copy of the caller's value.
@@ -167,13 +198,16 @@ impl<T: 'static> LocalKey<RefCell<T>> {
         self.with(|cell| f(&mut cell.borrow_mut()))
     }
 
-    /// Sets the caller's value.
+    /// Sets the caller's value. If it has none yet, this is its first one: that of the
+    /// declaration is not made.
     ///
     /// # Panics
     ///
     /// If it is borrowed.
     pub fn set(&'static self, value: T) {
-        self.with(|cell| *cell.borrow_mut() = value);
+        if let Some(cell) = self.init_with(RefCell::new(value)) {
+            self.with(|old| *old.borrow_mut() = cell.into_inner());
+        }
     }
 
     /// Takes the caller's value and leaves the default.

@@ -289,6 +289,29 @@ mod destructors {
 }
 
 #[test]
+fn a_value_that_is_set_first_is_not_made_by_its_declaration() {
+    heist::goroutine_local! {
+        static CELL: Cell<u32> = panic!("not set");
+        static REFCELL: RefCell<Vec<u32>> = panic!("not set");
+    }
+    let set = || {
+        assert!(catch_unwind(|| CELL.get()).is_err());
+        CELL.set(1);
+        CELL.set(2);
+        assert_eq!(CELL.get(), 2);
+        REFCELL.set(vec![1]);
+        REFCELL.set(vec![2]);
+        assert_eq!(REFCELL.take(), [2]);
+        let borrowed = REFCELL.with_borrow(|_| catch_unwind(|| REFCELL.set(vec![3])));
+        assert!(borrowed.is_err());
+    };
+    watched(move || {
+        heist::run(set);
+        std::thread::spawn(set).join().unwrap();
+    });
+}
+
+#[test]
 fn a_local_value_may_be_used_while_another_is_made() {
     heist::goroutine_local! {
         static BASE: Cell<u32> = Cell::new(40);
