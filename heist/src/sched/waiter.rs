@@ -77,8 +77,9 @@ impl Waiter {
         }
     }
 
+    /// A goroutine.
     #[inline]
-    fn of(g: &'static G) -> Waiter {
+    pub(crate) fn of(g: &'static G) -> Waiter {
         Waiter::new(ptr::from_ref(g).expose_provenance())
     }
 

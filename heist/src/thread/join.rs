@@ -47,6 +47,10 @@ impl<T> JoinHandle<T> {
     /// the panic that ended it. One that was stopped, since its runtime shut down, is an
     /// error too, for those who do not end with it.
     ///
+    /// # Panics
+    ///
+    /// If the goroutine is the caller itself, as in std.
+    ///
     /// ```
     /// let panicked = heist::go(|| panic!("no luck")).join().unwrap_err();
     /// assert_eq!(panicked.downcast_ref::<&str>(), Some(&"no luck"));
@@ -81,6 +85,12 @@ impl<T> JoinHandle<T> {
 
     fn wait(&self, site: &'static Location<'static>) {
         let waiter = Waiter::current();
+        // The handle keeps the block: nobody else has it.
+        assert!(
+            waiter != Waiter::of(self.g),
+            "deadlock: the goroutine that is to be joined at {site} is the caller itself, which \
+             would wait for itself forever"
+        );
         if self.g.join.wait(waiter.word()) == Wait::Done {
             return;
         }

@@ -334,3 +334,22 @@ fn a_handle_that_is_not_wanted_needs_no_word() {
         assert_eq!(receiver.iter().sum::<i32>(), 3);
     });
 }
+
+#[test]
+fn joining_oneself_panics() {
+    watched(|| {
+        runtime(2).run(|| {
+            let (s, r) = heist::chan::bounded::<thread::JoinHandle<u32>>(0);
+            let (to, from) = heist::chan::bounded(1);
+            let itself = thread::spawn(move || {
+                let itself = r.recv().unwrap();
+                let joined = catch_unwind(AssertUnwindSafe(|| itself.join().map_err(drop)));
+                to.send(*joined.unwrap_err().downcast::<String>().unwrap()).unwrap();
+                7
+            });
+            s.send(itself).unwrap();
+            let text = from.recv().unwrap();
+            assert!(text.starts_with("deadlock: the goroutine that is to be joined"), "{text}");
+        });
+    });
+}
