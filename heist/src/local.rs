@@ -113,7 +113,10 @@ impl<T: 'static> LocalKey<T> {
     /// When the goroutine ends and has dropped the value, or is dropping it. Values are
     /// dropped one by one, the one made last first; the destructor of one may still use those
     /// that are left, and those of which dropping does nothing.
-    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+    pub fn with<F, R>(&'static self, f: F) -> R
+    where
+        F: FnOnce(&T) -> R,
+    {
         match self.try_with(f) {
             Ok(result) => result,
             Err(error) => gone(error),
@@ -125,7 +128,10 @@ impl<T: 'static> LocalKey<T> {
     /// # Errors
     ///
     /// As [`with`](Self::with) panics.
-    pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
+    pub fn try_with<F, R>(&'static self, f: F) -> Result<R, AccessError>
+    where
+        F: FnOnce(&T) -> R,
+    {
         let value = local::get_or_init(self.key(), self.init).ok_or(AccessError)?;
         Ok(f(&value))
     }
@@ -185,7 +191,10 @@ impl<T: 'static> LocalKey<RefCell<T>> {
     /// # Panics
     ///
     /// If it is mutably borrowed.
-    pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+    pub fn with_borrow<F, R>(&'static self, f: F) -> R
+    where
+        F: FnOnce(&T) -> R,
+    {
         self.with(|cell| f(&cell.borrow()))
     }
 
@@ -194,7 +203,10 @@ impl<T: 'static> LocalKey<RefCell<T>> {
     /// # Panics
     ///
     /// If it is borrowed.
-    pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
+    pub fn with_borrow_mut<F, R>(&'static self, f: F) -> R
+    where
+        F: FnOnce(&mut T) -> R,
+    {
         self.with(|cell| f(&mut cell.borrow_mut()))
     }
 

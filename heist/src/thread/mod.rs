@@ -26,6 +26,8 @@ pub(crate) mod scoped;
 pub(crate) use join::spawn_idle;
 pub use join::{Builder, JoinHandle, spawn};
 pub use scoped::{Scope, ScopedJoinHandle, scope};
+// Where std has them: they are those of `goroutine_local!`.
+pub use crate::local::{AccessError, LocalKey};
 
 /// What [`JoinHandle::join`] returns: the value, or the payload of the panic.
 pub type Result<T> = std::result::Result<T, Box<dyn std::any::Any + Send + 'static>>;

@@ -288,6 +288,20 @@ mod destructors {
     }
 }
 
+/// Names and type parameters are those of std.
+#[test]
+fn a_key_can_be_written_as_a_key_of_std() {
+    fn length(key: &'static thread::LocalKey<String>) -> Result<usize, thread::AccessError> {
+        key.try_with::<_, usize>(|text| text.len())
+    }
+    watched(|| {
+        assert_eq!(length(&BARE), Ok(10));
+        assert_eq!(BARE.with::<fn(&String) -> usize, usize>(String::len), 10);
+        assert_eq!(WORDS.with_borrow::<_, usize>(Vec::len), 1);
+        WORDS.with_borrow_mut::<_, ()>(|words| words.clear());
+    });
+}
+
 #[test]
 fn a_value_that_is_set_first_is_not_made_by_its_declaration() {
     heist::goroutine_local! {
