@@ -79,6 +79,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// The goroutine.
+    #[must_use]
     pub fn thread(&self) -> &Thread {
         &self.thread
     }

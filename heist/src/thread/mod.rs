@@ -88,6 +88,7 @@ impl Thread {
     }
 
     /// Its identity.
+    #[must_use]
     pub fn id(&self) -> ThreadId {
         let (Repr::Goroutine { id, .. } | Repr::Os { id, .. }) = &self.0;
         // Ids count from 1.
@@ -95,6 +96,7 @@ impl Thread {
     }
 
     /// Its name, if it has one.
+    #[must_use]
     pub fn name(&self) -> Option<&str> {
         match &self.0 {
             Repr::Goroutine { name, .. } => name.as_deref(),
@@ -136,6 +138,7 @@ impl fmt::Debug for Thread {
 
 /// The goroutine, or the plain thread, that calls.
 #[inline(never)] // after a switch it may be another thread
+#[must_use]
 pub fn current() -> Thread {
     match m::current_g() {
         Some(g) => Thread::of(g, g.has(flag::NAMED).then(|| names::get(g.id())).flatten()),
@@ -158,6 +161,7 @@ fn os_id() -> u64 {
 /// ```
 /// assert!(!heist::thread::panicking());
 /// ```
+#[must_use]
 pub fn panicking() -> bool {
     prim::thread::panicking()
 }

@@ -208,6 +208,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     }
 
     /// The goroutine.
+    #[must_use]
     pub fn thread(&self) -> &Thread {
         self.handle.thread()
     }
