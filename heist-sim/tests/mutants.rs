@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 const SEEDS: u64 = 20_000;
 
 /// Mistakes that few programs meet, and one that does. The others are looked for in all.
-const AT_HOME: [(&str, &str); 15] = [
+const AT_HOME: [(&str, &str); 16] = [
+    ("YieldUnseen", "wake-and-yield"),
     ("TakeInside", "freeze"),
     ("RaidUnfenced", "forks-and-hogs"),
     ("UnlinkBlind", "forks"),

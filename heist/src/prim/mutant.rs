@@ -42,6 +42,8 @@ pub(crate) enum Mutant {
     NoOffer,
     /// A thief that does not count as a searcher wakes nobody for what it has moved.
     QuietMove,
+    /// A goroutine that yields to a runnext is queued without a fence.
+    YieldUnseen,
     /// A P is taken from an M that is in the runtime.
     TakeInside,
     /// An entry into the runtime does not settle with whoever asks for the P.
@@ -109,7 +111,7 @@ impl Mutant {
     /// event a short read, or a deadline a close, in the very moment that matters takes
     /// thousands of seeds.
     #[cfg(sim)]
-    pub(crate) const SIMULATED: [Mutant; 29] = [
+    pub(crate) const SIMULATED: [Mutant; 30] = [
         Mutant::NoRecheck,
         Mutant::DropBaton,
         Mutant::LoseOverflow,
@@ -123,6 +125,7 @@ impl Mutant {
         Mutant::NoJoinWake,
         Mutant::StaleGlobalSize,
         Mutant::NoOffer,
+        Mutant::YieldUnseen,
         Mutant::TakeInside,
         Mutant::RaidUnfenced,
         Mutant::UnlinkBlind,

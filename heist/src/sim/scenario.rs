@@ -29,6 +29,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "flood", body: flood },
     Scenario { name: "ping-pong", body: ping_pong },
     Scenario { name: "yield", body: yields },
+    Scenario { name: "wake-and-yield", body: wake_and_yield },
     Scenario { name: "inject", body: inject },
     Scenario { name: "bursts", body: bursts },
     Scenario { name: "shutdown", body: shut_down },
@@ -184,6 +185,37 @@ fn yields(rng: &Rng, procs: usize) {
             })
             .collect();
         handles.into_iter().for_each(|handle| drop(handle.join()));
+    });
+}
+
+/// Goroutines that wake one that computes, and give way to it: they are work for others
+/// meanwhile.
+fn wake_and_yield(rng: &Rng, procs: usize) {
+    let (pairs, rounds, salt) = (1 + rng.next() % 3, 2 + rng.next() % 8, rng.next() >> 4);
+    runtime(rng, procs).run(|| {
+        let wakers: Vec<_> = (0..pairs)
+            .map(|i| {
+                go(move || {
+                    let over = Arc::new(AtomicUsize::new(0));
+                    let theirs = over.clone();
+                    let other = go(move || {
+                        while theirs.load(Ordering::SeqCst) == 0 {
+                            thread::park();
+                            compute(salt + i);
+                        }
+                    });
+                    for round in 0..rounds {
+                        other.thread().unpark();
+                        thread::yield_now();
+                        compute((salt >> 3) + round);
+                    }
+                    over.store(1, Ordering::SeqCst);
+                    other.thread().unpark();
+                    other.join().is_ok()
+                })
+            })
+            .collect();
+        assert!(wakers.into_iter().all(|waker| waker.join().unwrap_or(false)));
     });
 }
 

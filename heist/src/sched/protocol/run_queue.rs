@@ -290,15 +290,20 @@ impl<T, const N: usize> RunQueue<T, N> {
         !self.has_next() && self.rings_empty()
     }
 
+    /// Anybody: whether there is a runnext.
     #[inline(always)]
-    fn has_next(&self) -> bool {
+    pub(crate) fn has_next(&self) -> bool {
         [&self.own, &*self.offered].iter().any(|slot| !slot.load(Ordering::Acquire).is_null())
     }
 
     /// Anybody: whether both rings are empty.
+    ///
+    /// The first ring first. Its owner may have put one that yielded into the second, without
+    /// a fence, and then have taken the last of the first: who sees that one gone sees the
+    /// other.
     #[inline]
     pub(crate) fn rings_empty(&self) -> bool {
-        self.rings.iter().all(|ring| ring.len() == 0)
+        self.first_ring().len() == 0 && self.second_ring().len() == 0
     }
 
     /// Anybody: how many are in the rings, roughly.
