@@ -9,8 +9,10 @@ mod resize;
 mod sync;
 
 use super::Rng;
+use crate::prim::atomic::AtomicU32;
+use crate::prim::mutex::Mutex;
 use crate::prim::sim::work;
-use crate::prim::{clock, thread as os};
+use crate::prim::{clock, hint, thread as os};
 use crate::{Builder, Runtime, chan, go, go_idle, thread, time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +33,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "yield", body: yields },
     Scenario { name: "wake-and-yield", body: wake_and_yield },
     Scenario { name: "inject", body: inject },
+    Scenario { name: "lock-and-yield", body: lock_and_yield },
     Scenario { name: "bursts", body: bursts },
     Scenario { name: "shutdown", body: shut_down },
     Scenario { name: "idle-priority", body: idle_priority },
@@ -242,6 +245,31 @@ fn inject(rng: &Rng, procs: usize) {
     started.into_iter().flatten().for_each(|handle| drop(handle.join()));
     // The last of them may have been a thread's.
     drop(Arc::into_inner(runtime));
+}
+
+/// Plain threads, and the machine alone: one takes a lock and yields, over and over, until
+/// others have had the lock.
+fn lock_and_yield(rng: &Rng, threads: usize) {
+    let (lock, had) = (Arc::new(Mutex::new(())), Arc::new(AtomicUsize::new(0)));
+    let (word, each) = (AtomicU32::new(0), 1 + rng.next() % 50);
+    let wanting: Vec<_> = (0..threads)
+        .flat_map(|t| {
+            let (lock, had) = (lock.clone(), had.clone());
+            os::start(format!("wants-{t}"), 1 << 20, move || {
+                drop(lock.lock());
+                had.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    while had.load(Ordering::Relaxed) < wanting.len() {
+        let held = lock.lock();
+        for _ in 0..each {
+            let _ = word.load(Ordering::Relaxed);
+        }
+        drop(held);
+        hint::give_way();
+    }
+    wanting.into_iter().for_each(|handle| drop(handle.join()));
 }
 
 /// All sleep, then there is work at once.

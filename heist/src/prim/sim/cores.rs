@@ -2,7 +2,9 @@
 //!
 //! One queue for all cores. A thread that wakes up goes to the core where it was
 //! last if that is idle, else to an idle core near it, else it waits for one. A
-//! thread that has had its core for a slice loses it to one that waits.
+//! thread that has had its core for a slice, or yields, loses it to one that waits. (A
+//! slice alone is not fair: a loop that takes a lock and yields may be in step with it, and
+//! lose its core only while it has the lock.)
 
 use super::choose::Chooser;
 use super::machine::Machine;

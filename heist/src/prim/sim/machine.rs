@@ -439,7 +439,7 @@ impl Machine {
         self.faults_of_step();
         let core = self.threads[self.current].core;
         if self.threads[self.current].state == State::Running
-            && self.slice_is_over(core, self.current)
+            && (op == Op::Yield || self.slice_is_over(core, self.current))
         {
             self.preempt(core);
         }
@@ -454,7 +454,8 @@ impl Machine {
     fn timed_step(&mut self, op: Op, address: usize, site: &'static Location<'static>) -> Verdict {
         self.charge(op, address, site);
         let core = self.threads[self.current].core;
-        if self.slice_is_over(core, self.current) {
+        let yields = op == Op::Yield && !self.cores.queue.is_empty();
+        if yields || self.slice_is_over(core, self.current) {
             self.preempt(core);
             return Verdict::Pause(self.threads[self.current].exit());
         }
