@@ -34,6 +34,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "wake-and-yield", body: wake_and_yield },
     Scenario { name: "inject", body: inject },
     Scenario { name: "lock-and-yield", body: lock_and_yield },
+    Scenario { name: "alone", body: alone },
     Scenario { name: "bursts", body: bursts },
     Scenario { name: "shutdown", body: shut_down },
     Scenario { name: "idle-priority", body: idle_priority },
@@ -270,6 +271,18 @@ fn lock_and_yield(rng: &Rng, threads: usize) {
         hint::give_way();
     }
     wanting.into_iter().for_each(|handle| drop(handle.join()));
+}
+
+/// The machine alone: the steps of the only thread take as long beside idle cores as they
+/// would on one core.
+fn alone(rng: &Rng, _: usize) {
+    let (word, steps) = (AtomicU32::new(0), 100 + rng.next() % 1_000);
+    let before = clock::now();
+    for _ in 0..steps {
+        let _ = word.load(Ordering::Relaxed);
+    }
+    let took = clock::now() - before;
+    assert!(took >= 10 * u64::from(steps), "{steps} steps took {took} ns");
 }
 
 /// All sleep, then there is work at once.

@@ -31,6 +31,8 @@ pub(super) struct Cores {
     pub(super) queue: VecDeque<ThreadId>,
     /// A bit for each core without a thread.
     idle: Vec<u64>,
+    /// How many have one.
+    busy: usize,
 }
 
 impl Cores {
@@ -38,11 +40,16 @@ impl Cores {
         let core = || Core { thread: None, time: 0, eighths: 0, preempt: false, stalled: 0 };
         let mut idle = vec![0u64; n.div_ceil(64)];
         (0..n).for_each(|c| idle[c / 64] |= 1 << (c % 64));
-        Cores { cores: (0..n).map(|_| core()).collect(), queue: VecDeque::new(), idle }
+        Cores { cores: (0..n).map(|_| core()).collect(), queue: VecDeque::new(), idle, busy: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
         self.cores.len()
+    }
+
+    /// How many cores have a thread.
+    pub(super) fn busy(&self) -> usize {
+        self.busy
     }
 
     pub(super) fn at(&mut self, core: usize) -> &mut Core {
@@ -54,6 +61,8 @@ impl Cores {
     }
 
     pub(super) fn set(&mut self, core: usize, thread: Option<ThreadId>) {
+        self.busy -= usize::from(self.cores[core].thread.is_some());
+        self.busy += usize::from(thread.is_some());
         self.cores[core].thread = thread;
         let (word, bit) = (core / 64, 1 << (core % 64));
         if thread.is_some() {

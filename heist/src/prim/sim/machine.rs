@@ -426,8 +426,10 @@ impl Machine {
             return self.timed_step(op, address, site);
         }
         self.note_step(op, address, site);
-        // All cores together take so many steps in a microsecond.
-        self.now += (10 / self.cores.len() as u64).max(1);
+        // A core takes so many steps in a microsecond. Those that are idle take none: with
+        // them counted, a goroutine that polls while others block would take all the steps
+        // of a run before the end of a slice.
+        self.now += (10 / self.cores.busy().max(1) as u64).max(1);
         if matches!(op, Op::Spin | Op::Yield) {
             self.give_way();
         }
