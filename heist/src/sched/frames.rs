@@ -16,7 +16,7 @@ const CACHE: usize = 64;
 
 /// Stacks that it takes from the pool at a time, if they were used before, or others get
 /// many.
-const BATCH: usize = 16;
+const BATCH: usize = 32;
 
 /// The cache of a P, all of one class.
 pub(crate) struct Frames {

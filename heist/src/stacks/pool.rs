@@ -124,11 +124,12 @@ impl Shelf {
             return Ok(top);
         }
         if self.fresh.is_empty() {
-            let size = SLAB.max(class.size());
+            // As many as fit.
+            let size = (SLAB / class.stride()).max(1) * class.stride();
             let low = map::reserve(size)?;
             self.fresh = low..low + size;
         }
-        self.fresh.start += class.size();
+        self.fresh.start += class.stride();
         self.cut += 1;
         Ok(self.fresh.start)
     }
@@ -368,11 +369,26 @@ mod tests {
         release_all(all);
     }
 
+    /// A CPU's tables have a place for a page by the low bits of its number, and a line in the
+    /// caches has one by its address inside of the page.
+    #[test]
+    fn the_tops_of_neighbours_do_not_share_their_places() {
+        let _alone = crate::tests_alone();
+        let class = Class::for_usable(200 << 10).unwrap();
+        let all: Vec<Stack> = (0..64).map(|_| acquire(class).unwrap()).collect();
+        let different = |place: fn(&Stack) -> usize| {
+            all.iter().map(place).collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!(different(|stack| stack.top() / map::page_size() % 64), 64);
+        assert_eq!(different(Stack::colour), 16);
+        release_all(all);
+    }
+
     #[test]
     fn a_batch_ends_where_the_kernel_refuses_more() {
         let _alone = crate::tests_alone();
         let class = Class::for_usable(3 << 20).unwrap();
-        let fits = SLAB / class.size();
+        let fits = SLAB / class.stride();
         let mut all = Vec::new();
         // To the end of a slab, with as many as make batches.
         while all.len() < 4 * fits {
