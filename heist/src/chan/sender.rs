@@ -73,8 +73,11 @@ impl<T> Sender<T> {
                 Err(error) => Err(SendError(error.into_inner())),
             };
         }
-        self.send_huge(message, |message| self.channel.send(message, Until::Forever, site))
-            .map_err(|(_, message)| SendError(message))
+        // Not by `map_err`: unoptimised, each function has copies of its own.
+        match self.send_huge(message, |message| self.channel.send(message, Until::Forever, site)) {
+            Ok(()) => Ok(()),
+            Err((_, message)) => Err(SendError(message)),
+        }
     }
 
     /// Sends, by `send`, on a stack with room for it. Returns whether it was in vain since

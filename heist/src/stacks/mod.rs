@@ -20,14 +20,15 @@
 //! |---|---|---|
 //! | 64 KiB | 136 bytes | 2^31 |
 //! | **128 KiB** (release) | 264 bytes | 2^30 |
-//! | **256 KiB** (debug assertions) | 520 bytes | 2^29 |
-//! | 1 MiB | 2 KiB | 2^27 |
+//! | 256 KiB | 520 bytes | 2^29 |
+//! | **1 MiB** (debug assertions) | 2 KiB | 2^27 |
 //!
 //! A panic and its unwinding need about 12 KiB, and unoptimised code, where every
 //! temporary has its own slot, several times what optimised code does. 128 KiB
-//! with optimisations and 256 KiB without are ten and twenty times that; it is a
-//! choice, not a measurement of what programs use. Whoever recurses deeply calls
-//! `heist::stack::ensure` or asks for a size.
+//! with optimisations and 1 MiB without are ten and eighty times that; it is a
+//! choice, not a measurement of what programs use. (crossbeam's tests send a message
+//! of 32 KiB, of which unoptimised code has more than a dozen copies on the stack.)
+//! Whoever recurses deeply calls `heist::stack::ensure` or asks for a size.
 
 #[allow(unsafe_code)] // named file: mmap, madvise, mprotect
 mod map;
@@ -42,7 +43,7 @@ use std::fmt;
 use std::io;
 
 /// The default size of a goroutine's stack, in bytes, its guard page included.
-pub(crate) const DEFAULT_SIZE: usize = if cfg!(debug_assertions) { 256 << 10 } else { 128 << 10 };
+pub(crate) const DEFAULT_SIZE: usize = if cfg!(debug_assertions) { 1 << 20 } else { 128 << 10 };
 
 /// The smallest stack: room for a panic and its report.
 const MIN_SIZE: usize = 16 << 10;
