@@ -232,11 +232,13 @@ impl RawMutex {
     }
 }
 
+/// Or by a goroutine before it that had the same block: nobody else can give it back either.
 #[cold]
 fn locked_twice(site: &'static Location<'static>) -> ! {
     panic!(
         "deadlock: the mutex that is to be locked at {site} is held by the caller itself, which \
-         would wait for itself forever; drop the first guard before"
+         would wait for itself forever; drop the first guard before (or by one that ended \
+         without giving it back: its guard was forgotten)"
     )
 }
 
