@@ -47,6 +47,14 @@ pub(crate) fn allow_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
 }
 
+/// Has the host of a virtual machine give it this much memory, as far as half of what is free
+/// goes. Most do so when a page is first touched, whoever in the machine does that, and it may
+/// take ten times as long as the kernel's own part.
+pub(crate) fn touch_memory(bytes: u64) {
+    let bytes = bytes.min(available() / 2);
+    std::hint::black_box(vec![1u8; bytes as usize]);
+}
+
 /// CPU time of this process.
 pub(crate) fn cpu_time() -> Duration {
     read(ClockId::ProcessCPUTime)
