@@ -164,6 +164,9 @@ pub(crate) struct P {
     pub(crate) timers: Timers<Due>,
     /// sysmon has seen a timer that is late.
     pub(crate) timers_late: AtomicBool,
+    /// It was idle since an M last [began](Held::begin) with it. By whoever makes it idle, and
+    /// by its next holder.
+    pub(crate) rested: AtomicBool,
     pub(crate) counters: Counters,
     /// What `par` has spawned here.
     pub(crate) jobs: Jobs,
@@ -202,6 +205,7 @@ impl P {
             overdue: AtomicU32::new(0),
             timers: Timers::new(),
             timers_late: AtomicBool::new(false),
+            rested: AtomicBool::new(true),
             counters: Counters::default(),
             jobs: Jobs::new(),
             told: Told::new(),
@@ -297,11 +301,17 @@ impl Held {
         &self.p.own
     }
 
-    /// The M has just got it: the time before was nobody's.
+    /// The M has just got it. If it was idle, the time before was nobody's. If it was taken
+    /// from one that blocks, that took as long: so those behind it do not move, and a timer
+    /// goes before them (`timers::moves`).
     pub(crate) fn begin(self) {
         let now = clock::now();
         self.own().now.set(now);
-        self.own().looks.last.set(now);
+        // Relaxed: who made it idle did so with the scheduler's lock, which who took it had.
+        if self.rested.load(Ordering::Relaxed) {
+            self.rested.store(false, Ordering::Relaxed);
+            self.own().looks.last.set(now);
+        }
     }
 
     /// Counts a goroutine that starts a slice of its own.

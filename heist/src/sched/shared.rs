@@ -6,6 +6,7 @@ use super::p::P;
 use super::protocol::global_queue::GlobalQueue;
 use super::schedt::Sched;
 use super::timers::Keeper;
+use crate::prim::atomic::Ordering;
 use crate::prim::fatal::fatal;
 use crate::prim::lock::Guard;
 use std::collections::VecDeque;
@@ -130,6 +131,7 @@ impl Sched {
             fatal!("pidleput: P{} has non-empty run queue", p.id);
         }
         p.set_m(None);
+        p.rested.store(true, Ordering::Relaxed);
         shared.idle_ps.push(p);
         self.idle_mask.insert(p.id);
         self.idle.p_goes_idle();

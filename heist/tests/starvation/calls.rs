@@ -74,6 +74,32 @@ fn a_read_from_an_empty_pipe_that_nobody_declared() {
 }
 
 /// Eight in calls of 10 to 1,000 µs: whether more than two Ps' worth were ever in one.
+/// A hundred block their threads, nobody declares it, and each keeps its P until sysmon has seen
+/// that. A sleeper whose time comes meanwhile does not wait until all have begun.
+#[test]
+fn a_sleeper_goes_before_those_who_are_going_to_block() {
+    const ALL: usize = 100;
+    for procs in [1, 2] {
+        let run = || {
+            let begun = Arc::new(AtomicUsize::new(0));
+            let all: Vec<_> = (0..ALL)
+                .map(|_| {
+                    let begun = begun.clone();
+                    go(move || {
+                        begun.fetch_add(1, Ordering::SeqCst);
+                        std::thread::sleep(Duration::from_millis(50));
+                    })
+                })
+                .collect();
+            time::sleep(Duration::from_micros(500));
+            let begun = begun.load(Ordering::SeqCst);
+            all.into_iter().for_each(|g| g.join().unwrap());
+            assert!(begun < ALL, "it came last, on {procs} Ps");
+        };
+        watched(|| Builder::new().max_procs(procs).build().unwrap().run(run));
+    }
+}
+
 fn eight_in_short_calls(call: fn(&dyn Fn())) -> bool {
     let inside = Arc::new(AtomicUsize::new(0));
     let peak = Arc::new(AtomicUsize::new(0));
