@@ -213,7 +213,7 @@ fn from_global_now_and_then(m: &'static M, p: Held) -> Option<Next> {
 fn look_at_global(m: &'static M, p: Held) -> Option<Next> {
     // Also the clock that reports of waiting goroutines go by.
     let now = clock::now();
-    p.own().now.set(now);
+    p.note_now(now);
     netpoll::look_if_late(m.sched, p, now);
     near::settle(m.sched, p);
     let yielded_first = (p.tick() / GLOBAL_EVERY).is_multiple_of(2);

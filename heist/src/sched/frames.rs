@@ -140,7 +140,7 @@ mod tests {
     fn a_cache_serves_and_spills() {
         let _alone = crate::tests_alone();
         // Of a size that nobody else has: others would take some of them from the pool.
-        let class = Class::for_usable(700 << 10).unwrap();
+        let class = Class::for_usable(6 << 20).unwrap();
         let frames = Frames::new();
         frames.reset(class);
         let mut taken: Vec<_> = (0..3 * CACHE).map(|_| frames.take().unwrap()).collect();

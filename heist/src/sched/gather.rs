@@ -28,16 +28,30 @@ const CROWD: usize = 64;
 /// as what another writes at the same time; who reads it too late looks too soon, and it is over
 /// by itself. So relaxed is enough.
 #[derive(Debug)]
-pub(crate) struct Gathering(AtomicU64);
+pub(crate) struct Gathering {
+    until: AtomicU64,
+    /// There was no crowd, and nobody counts again before then: that takes a latch of each P.
+    recount: AtomicU64,
+}
+
+/// How long that is.
+const RECOUNT: u64 = WAIT / 8;
 
 impl Gathering {
     pub(crate) fn new() -> Gathering {
-        Gathering(AtomicU64::new(0))
+        Gathering { until: AtomicU64::new(0), recount: AtomicU64::new(0) }
     }
 
+    fn until(&self) -> u64 {
+        self.until.load(Ordering::Relaxed)
+    }
+
+    /// When somebody idle is to look, of whose timers the earliest is due at `earliest`: when
+    /// those of a crowd have gathered, unless it is due before them all.
     #[inline]
-    pub(super) fn until(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    pub(super) fn wanted(&self, earliest: u64) -> u64 {
+        let until = self.until();
+        if earliest < until.saturating_sub(WAIT) { earliest } else { earliest.max(until) }
     }
 
     /// Whether there was a crowd a moment ago.
@@ -53,19 +67,25 @@ impl Gathering {
         procs: u32,
         all: impl Fn() -> I,
     ) -> bool {
-        if self.until() > now {
+        let first = all().map(Timers::next).min().unwrap_or(NEVER);
+        if self.until() > now && self.wanted(first) > now {
             return true;
         }
-        let first = all().map(Timers::next).min().unwrap_or(NEVER);
-        if first > now.saturating_add(WAIT) || first <= now.saturating_sub(LATE) {
+        if first > now.saturating_add(WAIT)
+            || first <= now.saturating_sub(LATE)
+            || self.recount.load(Ordering::Relaxed) > now
+        {
             return false;
         }
         let crowd = CROWD * (procs as usize / 2).max(1);
-        let Some(last) = last_of_more(crowd, all(), first + WAIT) else { return false };
+        let Some(last) = last_of_more(crowd, all(), first + WAIT) else {
+            self.recount.store(now + RECOUNT, Ordering::Relaxed);
+            return false;
+        };
         // Some are due all at once: no longer than until the last of them. Of others, more
         // come.
         let until = if last.saturating_sub(first) < WAIT / 8 { last } else { first + WAIT };
-        self.0.store(until, Ordering::Relaxed);
+        self.until.store(until, Ordering::Relaxed);
         until > now
     }
 }
@@ -138,6 +158,20 @@ mod tests {
         all.push(timers(third().map(|when| when + 300_000)));
         assert_eq!(until(&all, NOW), Some(NOW + WAIT));
         assert!(!Gathering::new().gather(NOW, 4, || all.iter()), "for two, not for four");
+    }
+
+    /// It was not there when the others began to gather.
+    #[test]
+    fn one_that_is_due_before_the_crowd_does_not_wait_for_it() {
+        let gathering = Gathering::new();
+        let begin = NOW - WAIT / 2;
+        let mut all = vec![timers(each_microsecond(300).chain([NOW + WAIT]))];
+        assert!(gathering.gather(begin, 2, || all.iter()));
+        assert_eq!(gathering.wanted(NOW), NOW + WAIT);
+        all.push(timers([begin + 10_000]));
+        assert_eq!(gathering.wanted(begin + 10_000), begin + 10_000);
+        assert!(!gathering.gather(begin + 10_000 + LATE, 2, || all.iter()), "it is late");
+        assert_eq!(gathering.wanted(NEVER), NEVER);
     }
 
     #[test]

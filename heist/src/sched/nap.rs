@@ -27,7 +27,7 @@ pub(crate) fn sleep(nanos: u64, site: &'static Location<'static>) {
     };
     // Nobody takes the P before the M has read it: the goroutine is inside.
     inside.p.own().nap.set(nanos);
-    g.note_wait(WaitReason::Sleep, inside.p.own().now.get(), site);
+    g.note_wait(WaitReason::Sleep, inside.p.now(), site);
     wake::learn(inside.p, g);
     if park::suspend(inside, g, Suspend::Sleep) == Resume::Unwind {
         told_to_unwind(g);
@@ -59,7 +59,7 @@ fn told_to_unwind(g: &'static G) {
 pub(crate) fn begin(p: Held, g: &'static G) {
     let own = p.own();
     let (now, nanos) = (own.pace.now(), own.nap.get());
-    own.now.set(now);
+    p.note_now(now);
     // For no time: it is due already, by a clock that may be a little behind this one.
     let when = if nanos == 0 { now.saturating_sub(1_000) } else { now.saturating_add(nanos) };
     timers::arm_wait(p, g, g.turn().begin(), when);

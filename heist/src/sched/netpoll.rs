@@ -481,7 +481,7 @@ pub(crate) fn watch(sched: &'static Sched, p: Held, now: u64) -> bool {
     };
     let mut batch = Batch::new();
     let Some(now) = sched.poll.watch(now, &mut batch, is_over) else { return false };
-    p.own().now.set(now);
+    p.note_now(now);
     deliver_at(sched, p, &batch, now);
     !p.runq.is_empty()
 }

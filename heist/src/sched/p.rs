@@ -85,8 +85,6 @@ pub(crate) struct Own {
     pub(crate) advertised: Cell<bool>,
     /// For timers that it sets.
     pub(crate) pace: Pace,
-    /// The time, as of some recent tick.
-    pub(crate) now: Cell<u64>,
     /// The prediction that new goroutines start with (see `wake`).
     pub(crate) birth_score: Cell<u8>,
     /// The last tick at which the global queue came first.
@@ -162,6 +160,9 @@ pub(crate) struct P {
     /// The number of one that sysmon has seen for long.
     pub(crate) overdue: AtomicU32,
     pub(crate) timers: Timers<Due>,
+    /// The clock, as of the last time that somebody read it for this P: its holder now and then,
+    /// and sysmon while that is with one goroutine. Reports of those who wait go by it.
+    now: AtomicU64,
     /// sysmon has seen a timer that is late.
     pub(crate) timers_late: AtomicBool,
     /// It was idle since an M last [began](Held::begin) with it. By whoever makes it idle, and
@@ -204,6 +205,7 @@ impl P {
             kept_until: AtomicU64::new(0),
             overdue: AtomicU32::new(0),
             timers: Timers::new(),
+            now: AtomicU64::new(0),
             timers_late: AtomicBool::new(false),
             rested: AtomicBool::new(true),
             counters: Counters::default(),
@@ -217,7 +219,6 @@ impl P {
                 offered_next: Cell::new(false),
                 advertised: Cell::new(false),
                 pace: Pace::new(),
-                now: Cell::new(0),
                 birth_score: Cell::new(super::wake::UNDECIDED),
                 looked: Cell::new(u32::MAX),
                 left: Cell::new(None),
@@ -245,6 +246,18 @@ impl P {
     /// What changes with every goroutine that runs.
     pub(crate) fn steps(&self) -> (u32, u32) {
         (self.tick(), self.streak.load(Ordering::Relaxed))
+    }
+
+    /// The time, as of some recent moment.
+    #[inline(always)]
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Somebody has read the clock.
+    #[inline(always)]
+    pub(crate) fn note_now(&self, now: u64) {
+        self.now.store(now, Ordering::Relaxed);
     }
 
     /// Free control blocks, for reports.
@@ -306,7 +319,7 @@ impl Held {
     /// goes before them (`timers::moves`).
     pub(crate) fn begin(self) {
         let now = clock::now();
-        self.own().now.set(now);
+        self.note_now(now);
         // Relaxed: who made it idle did so with the scheduler's lock, which who took it had.
         if self.rested.load(Ordering::Relaxed) {
             self.rested.store(false, Ordering::Relaxed);

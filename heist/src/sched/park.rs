@@ -40,7 +40,7 @@ pub(crate) fn park_whatever_comes(reason: WaitReason, site: &'static Location<'s
         ToLeave::Foreign => fatal!("park outside of a goroutine"),
     };
     let Some(g) = inside.g() else { fatal!("park outside of a goroutine") };
-    g.note_wait(reason, inside.p.own().now.get(), site);
+    g.note_wait(reason, inside.p.now(), site);
     park_noted(inside, g)
 }
 

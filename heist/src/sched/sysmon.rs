@@ -211,6 +211,8 @@ struct Seen {
     next: Option<NextUp<G>>,
     /// The queue that was left to it, by its number, and when it was first seen.
     left: Option<(u32, u64)>,
+    /// It had others to run.
+    queued: bool,
 }
 
 /// Whether somebody is woken for work that waits.
@@ -365,11 +367,14 @@ impl Watch {
         let mut stands = false;
         // Whether a P has been busy with few since the last look.
         let mut lingers = false;
+        // Whether one that had others to run then has.
+        let mut crawls = false;
         // Whoever stops the world takes Ps, too.
         if let Some(_alone) = self.sched.taking.try_lock() {
             self.seen.resize(self.sched.procs() as usize, Seen::default());
             for (i, p) in self.sched.ps().enumerate() {
                 lingers |= lingers_since(p, self.seen[i].steps);
+                crawls |= self.seen[i].queued && lingers_since(p, self.seen[i].steps);
                 acted |= self.help_stale_next(i, p, now);
                 self.note_left_queue(i, p, now);
                 stands |= now - self.seen[i].since > LONG_REQUEST && !p.runq.rings_empty();
@@ -391,7 +396,7 @@ impl Watch {
         self.apart.look(self.sched, now);
         lingers |= self.sched.company.is_on_trial();
         if idle > 0 && self.sched.idle.searching() == 0 && work_waits(self.sched) {
-            let help = if stands { Help::Now } else { self.whether_to_help(now) };
+            let help = if stands { Help::Now } else { self.whether_to_help(now, crawls) };
             if help != Help::NotNow {
                 fence(Ordering::SeqCst);
                 wake::wake_p(self.sched);
@@ -457,11 +462,11 @@ impl Watch {
     /// from request to request has been left to it (`netpoll::deliver`). That is looked at
     /// now and then all the same, as anybody else's work would be: a thread could have been
     /// refused.
-    fn whether_to_help(&mut self, now: u64) -> Help {
+    fn whether_to_help(&mut self, now: u64, crawls: bool) -> Help {
         let queued = self.sched.runq_size.load(Ordering::Relaxed)
             + self.sched.idle_runq_size.load(Ordering::Relaxed);
-        // Nor if those of a crowd run who have gathered.
-        if queued == 0 && self.sched.gathering.is_crowded(now) {
+        // Nor if those of a crowd run who have gathered, one soon after the other.
+        if queued == 0 && !crawls && self.sched.gathering.is_crowded(now) {
             return Help::NotNow;
         }
         if queued != 0 || !self.sched.poll.is_wanted() {
@@ -491,9 +496,12 @@ impl Watch {
         let (own, offered) = (p.runq.peek_own(), p.runq.peek_offered());
         let before = self.seen[i];
         let left = before.left;
-        let mut now = Seen { steps: p.steps(), since: at, next: own.or(offered), left };
+        let queued = !p.runq.rings_empty();
+        let mut now = Seen { steps: p.steps(), since: at, next: own.or(offered), left, queued };
         if now.steps == before.steps {
             now.since = before.since;
+            // It may compute for minutes, and then wait: since now, and not since it began.
+            p.note_now(at);
         }
         self.seen[i] = now;
         let stays = now.next.is_some() && now.next == before.next && now.steps == before.steps;
@@ -637,6 +645,21 @@ mod tests {
         assert!(woken(&sysmon));
         sysmon.notice_timer(400);
         assert!(!woken(&sysmon), "it has been woken already");
+    }
+
+    /// One that computes alone keeps its P, and its first call afterwards may be one that waits.
+    #[test]
+    fn the_time_goes_on_for_one_that_computes() {
+        Builder::new().max_procs(1).build().unwrap().run(|| {
+            let p = crate::sched::m::Inside::enter().unwrap().p.get();
+            for _ in 0..3 {
+                let before = p.now();
+                while p.now() == before {
+                    std::hint::spin_loop();
+                }
+                assert!(p.now() > before);
+            }
+        });
     }
 
     #[test]

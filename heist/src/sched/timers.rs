@@ -238,7 +238,7 @@ pub(crate) fn arm_outside(sched: &'static Sched, due: Due, when: u64) -> Option<
         return None;
     }
     let armed = add(sched, sched.p(0), due, when);
-    if shared.keeper.is_none_or(|keeper| wanted(sched) < keeper.until) {
+    if shared.keeper.is_none_or(|keeper| sched.gathering.wanted(when) < keeper.until) {
         wake::send_keeper(sched, shared);
         // If all compute, nobody but sysmon looks.
         sched.sysmon.notice_timer(when);
@@ -294,7 +294,7 @@ fn look(sched: &'static Sched, p: Held) {
     looks.every.set(every);
     looks.left.set(every);
     looks.each.set(each);
-    p.own().now.set(now);
+    p.note_now(now);
     p.timers_late.store(false, Ordering::Relaxed);
     // That is not behind the clock, but may be ahead of it, and nobody is woken early.
     if p.timers.next() <= now {
@@ -319,9 +319,10 @@ pub(crate) fn run_gathered(sched: &'static Sched, p: Held) -> bool {
 /// Runs what is due on so many of the Ps that have timers, on behalf of `thief`.
 /// Returns whether there was something. A crowd that gathers is left alone.
 pub(crate) fn steal(sched: &'static Sched, thief: Held, some: usize) -> bool {
-    sched.timer_mask.any(sched.procs()) && {
+    let wanted = wanted(sched);
+    wanted != NEVER && {
         let now = clock::now();
-        sched.gathering.until() <= now && steal_at(sched, thief, some, now)
+        wanted <= now && steal_at(sched, thief, some, now)
     }
 }
 
@@ -358,8 +359,10 @@ fn fire_due<'a>(
     // Those of a crowd that have gathered run one after the other, as long as that takes no
     // longer than they have waited: for so little, waking another M is dear.
     let each = p.own().looks.each.get();
-    let gathered =
-        sched.gathering.is_crowded(now) && each.saturating_mul(p.runq.len() as u64) < gather::WAIT;
+    // If nobody has looked how long they take here, it may be anything.
+    let gathered = sched.gathering.is_crowded(now)
+        && each != 0
+        && each.saturating_mul(p.runq.len() as u64) < gather::WAIT;
     if some && p.runq.len() > 1 && !gathered {
         // Before the count is read: who goes idle counts itself before it looks at rings.
         fence(Ordering::SeqCst);
@@ -411,7 +414,7 @@ pub(crate) fn earliest(sched: &Sched) -> u64 {
 /// When somebody idle is to look at the timers of some P, or [`NEVER`]: when the earliest is
 /// due, or when those of a crowd have gathered.
 pub(crate) fn wanted(sched: &Sched) -> u64 {
-    earliest(sched).max(sched.gathering.until())
+    sched.gathering.wanted(earliest(sched))
 }
 
 /// A timer is late when its time came so long ago: before, its P or the keeper of the
@@ -420,7 +423,7 @@ pub(crate) const LATE: u64 = 50_000;
 
 /// Whether one of this P's is late: then its P computes.
 pub(crate) fn are_late(sched: &Sched, p: &P, now: u64) -> bool {
-    p.timers.next().max(sched.gathering.until()) <= now.saturating_sub(LATE)
+    sched.gathering.wanted(p.timers.next()) <= now.saturating_sub(LATE)
 }
 
 /// A timer of a P that computes is looked after so long before its time: as long as it

@@ -308,7 +308,7 @@ impl Turn {
                     return self.sleep_without_timers(g, when, reason, site);
                 };
                 // First, so that where it waits need not be kept meanwhile.
-                g.note_wait(reason, inside.p.own().now.get(), site);
+                g.note_wait(reason, inside.p.now(), site);
                 let alarm = timers::arm_wait(inside.p, g, self.number, when);
                 let slept = self.slept(park::park_noted(inside, g));
                 if slept != Slept::Expired {

@@ -16,9 +16,9 @@ mod timers;
 
 use common::*;
 use heist::chan::{
-    self, Receiver, RecvError, RecvTimeoutError, Select, SelectTimeoutError, SendError,
-    SendTimeoutError, Sender, TryRecvError, TrySendError, bounded, select, select_biased,
-    unbounded,
+    self, Receiver, RecvError, RecvTimeoutError, Select, SelectTimeoutError, SelectedOperation,
+    SendError, SendTimeoutError, Sender, TryRecvError, TrySendError, bounded, select,
+    select_biased, unbounded,
 };
 use heist::{go, thread};
 use std::sync::Arc;

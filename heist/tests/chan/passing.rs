@@ -91,6 +91,85 @@ fn what_comes_out_is_what_went_in() {
     });
 }
 
+/// Likewise those who have something to give, with room for some of it and without.
+#[test]
+fn those_who_wait_to_send_are_served_in_turn() {
+    for capacity in [0, 1, 7] {
+        runtime(1).run(|| {
+            let (s, r) = bounded::<usize>(capacity);
+            for i in 0..100 {
+                let s = s.clone();
+                drop(go(move || s.send(i).unwrap()));
+                (0..2).for_each(|_| thread::yield_now());
+            }
+            let got: Vec<_> = (0..100).map(|_| r.recv().unwrap()).collect();
+            assert_eq!(got, (0..100).collect::<Vec<_>>(), "capacity {capacity}");
+        });
+    }
+}
+
+/// Some of them by a select.
+#[test]
+fn those_who_wait_in_a_select_are_served_in_turn() {
+    runtime(1).run(|| {
+        let (s, r) = bounded::<usize>(0);
+        let never = chan::never::<usize>();
+        let waiting: Vec<_> = (0..100)
+            .map(|i| {
+                let (r, never) = (r.clone(), never.clone());
+                let waiter = go(move || match i % 2 {
+                    0 => r.recv(),
+                    _ => {
+                        select! { recv(never) -> message => message, recv(r) -> message => message }
+                    }
+                });
+                (0..4).for_each(|_| thread::yield_now());
+                waiter
+            })
+            .collect();
+        (0..100).for_each(|i| s.send(i).unwrap());
+        let got: Vec<_> = waiting.into_iter().map(|w| w.join().unwrap().unwrap()).collect();
+        assert_eq!(got, (0..100).collect::<Vec<_>>());
+    });
+}
+
+/// Who is woken by a channel is next on its P, before those who were queued.
+#[test]
+fn who_is_woken_runs_next() {
+    type Wake = (&'static str, fn(&Sender<u8>, &Receiver<u8>), fn(&Sender<u8>, &Receiver<u8>));
+    let wakes: [Wake; 4] = [
+        ("a receiver", |_, r| assert_eq!(r.recv(), Ok(1)), |s, _| s.send(1).unwrap()),
+        ("a sender", |s, _| s.send(1).unwrap(), |_, r| assert_eq!(r.recv(), Ok(1))),
+        ("a select", |_, r| select! { recv(r) -> _ => () }, |s, _| s.send(1).unwrap()),
+        (
+            "by a select",
+            |_, r| assert_eq!(r.recv(), Ok(1)),
+            |s, _| select! { send(s, 1) -> _ => () },
+        ),
+    ];
+    for (what, wait, wake) in wakes {
+        runtime(1).run(|| {
+            let (s, r) = bounded(0);
+            let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let note = |name: &'static str| {
+                let order = order.clone();
+                move || order.lock().unwrap().push(name)
+            };
+            let (its_s, its_r, woken) = (s.clone(), r.clone(), note("woken"));
+            let waiter = go(move || {
+                wait(&its_s, &its_r);
+                woken();
+            });
+            (0..4).for_each(|_| thread::yield_now());
+            let queued = [go(note("queued")), go(note("queued"))];
+            wake(&s, &r);
+            waiter.join().unwrap();
+            queued.into_iter().for_each(|g| g.join().unwrap());
+            assert_eq!(order.lock().unwrap()[0], "woken", "{what}");
+        });
+    }
+}
+
 #[test]
 fn those_who_wait_are_served_in_turn() {
     runtime(1).run(|| {

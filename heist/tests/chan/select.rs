@@ -30,6 +30,49 @@ fn each_way_to_select() {
     });
 }
 
+/// The first that is ready, time after time; and one that is ready only later, if the first ones
+/// are not. Without the bias each has its turn.
+#[test]
+fn a_biased_select_takes_the_first_in_each_way() {
+    const TIMES: usize = 64;
+    everywhere(|| {
+        let (sender, full) = unbounded();
+        (0..TIMES * 20).for_each(|i| sender.send(i).unwrap());
+        let (_quiet, empty) = unbounded::<usize>();
+        type Way = fn(&mut Select<'_>, &Receiver<usize>) -> usize;
+        let ways: [Way; 6] = [
+            |select, r| finish(select.select(), r),
+            |select, r| finish(select.try_select().unwrap(), r),
+            |select, r| finish(select.select_timeout(Duration::from_secs(60)).unwrap(), r),
+            |select, _| select.ready(),
+            |select, _| select.try_ready().unwrap(),
+            |select, _| select.ready_timeout(Duration::from_secs(60)).unwrap(),
+        ];
+        for way in ways {
+            let chosen = |biased: bool| {
+                let mut select = if biased { Select::new_biased() } else { Select::new() };
+                for r in [&empty, &full, &full, &full] {
+                    select.recv(r);
+                }
+                let mut chosen = [0; 4];
+                (0..TIMES).for_each(|_| chosen[way(&mut select, &full)] += 1);
+                chosen
+            };
+            assert_eq!(chosen(true), [0, TIMES, 0, 0]);
+            let [none, shares @ ..] = chosen(false);
+            // None of them, by chance, once in 10^11 times.
+            assert!(none == 0 && shares.iter().all(|share| *share > 0), "{shares:?}");
+        }
+    });
+}
+
+/// Completes an operation, and says which it was.
+fn finish(operation: SelectedOperation<'_>, r: &Receiver<usize>) -> usize {
+    let index = operation.index();
+    operation.recv(r).unwrap();
+    index
+}
+
 #[test]
 fn misuse_is_told() {
     fn panics(f: impl FnOnce()) -> String {

@@ -46,8 +46,11 @@ fn a_panic_poisons_until_one_that_does_not_mind_succeeds() {
             });
         });
         thread::scope(|s| {
-            s.spawn(|| once.wait_force());
-            thread::yield_now();
+            s.spawn(|| {
+                once.wait_force();
+                assert!(once.is_completed(), "it was over too soon");
+            });
+            (0..10).for_each(|_| thread::yield_now());
             once.call_once_force(|state| assert!(state.is_poisoned()));
         });
         once.call_once(|| unreachable!());

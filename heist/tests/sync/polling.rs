@@ -1,6 +1,7 @@
 //! Those who look again and again, and never wait.
 
 use super::*;
+use heist::chan;
 use heist::sync::mpsc;
 use std::fmt::Debug;
 
@@ -17,10 +18,13 @@ fn those_who_look_let_others_run() {
             let held = (mutex.lock().unwrap(), written.write().unwrap());
             let (permits, context) = (Semaphore::new(0), Context::background());
             let (_quiet, receiver) = mpsc::channel::<()>();
+            let (full, none) = (chan::bounded::<u8>(1), chan::bounded::<u8>(0));
+            full.0.send(1).unwrap();
             let (stop, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
             let sleeper = heist::go(|| thread::park());
             thread::scope(|s| {
-                let in_vain: [Box<dyn Fn() -> bool + Send + '_>; 8] = [
+                let (full, none) = (&full, &none);
+                let in_vain: [Box<dyn Fn() -> bool + Send + '_>; 14] = [
                     Box::new(|| mutex.try_lock().is_err()),
                     Box::new(|| written.try_read().is_err()),
                     Box::new(|| written.try_write().is_err()),
@@ -29,6 +33,12 @@ fn those_who_look_let_others_run() {
                     Box::new(|| context.err().is_none()),
                     Box::new(|| !sleeper.is_finished()),
                     Box::new(move || receiver.try_recv().is_err()),
+                    Box::new(|| full.0.try_send(2).is_err()),
+                    Box::new(|| full.0.is_full()),
+                    Box::new(|| none.1.is_empty()),
+                    Box::new(|| none.1.try_recv().is_err()),
+                    Box::new(|| none.1.recv_timeout(Duration::ZERO).is_err()),
+                    Box::new(|| chan::select! { recv(none.1) -> _ => false, default => true }),
                 ];
                 let lookers = in_vain.len();
                 for look in in_vain {

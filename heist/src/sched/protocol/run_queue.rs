@@ -303,7 +303,10 @@ impl<T, const N: usize> RunQueue<T, N> {
     /// other.
     #[inline]
     pub(crate) fn rings_empty(&self) -> bool {
-        self.first_ring().len() == 0 && self.second_ring().len() == 0
+        // Which is first is read once: a turn between two readings would have it look at the
+        // same ring twice.
+        let first = self.first.load(Ordering::Relaxed) & 1;
+        [first, first ^ 1].iter().all(|ring| self.rings[*ring].len() == 0)
     }
 
     /// Anybody: how many are in the rings, roughly.
