@@ -23,6 +23,9 @@ const BUCKETS: u64 = 512;
 /// While there are fewer, the heap takes all that comes.
 const SMALL: usize = 256;
 
+/// The parts that a bucket with many entries is sorted in: 8 µs each.
+const PARTS: usize = 64;
+
 /// What a bucket has room for at first.
 const FIRST: usize = 32;
 
@@ -119,6 +122,45 @@ impl<T> Later<T> {
     }
 }
 
+/// Sorts the entries of a bucket, the earliest last.
+///
+/// They are laid out by the time first, in [`PARTS`] parts, of which each is sorted. Most have
+/// a handful then: 200,000 sleepers on one P took 2 % less CPU time by it.
+fn sort<T: Copy>(entries: &mut Vec<Entry<T>>, table: &mut Vec<Entry<T>>) {
+    let latest_first = |one: &Entry<T>, other: &Entry<T>| {
+        steps::step();
+        other.when.cmp(&one.when)
+    };
+    if entries.len() < 2 * PARTS {
+        return entries.sort_unstable_by(latest_first);
+    }
+    // All are of one bucket, whose number is in the higher bits. The latest part comes first.
+    let part = |entry: &Entry<T>| {
+        steps::step();
+        PARTS - 1 - (entry.when >> (SPAN - PARTS.ilog2())) as usize % PARTS
+    };
+    let mut ends = [0; PARTS];
+    entries.iter().for_each(|entry| ends[part(entry)] += 1);
+    let mut sum = 0;
+    for end in &mut ends {
+        sum += *end;
+        *end = sum;
+    }
+    let mut begins = ends;
+    // Only for their number: each is written over.
+    table.clear();
+    table.extend_from_slice(entries);
+    for entry in entries.iter() {
+        let begin = &mut begins[part(entry)];
+        *begin -= 1;
+        table[*begin] = *entry;
+    }
+    for (begin, end) in begins.into_iter().zip(ends) {
+        table[begin..end].sort_unstable_by(latest_first);
+    }
+    std::mem::swap(entries, table);
+}
+
 /// Entries, the earliest first.
 #[derive(Debug)]
 pub(super) struct Crowd<T> {
@@ -126,11 +168,13 @@ pub(super) struct Crowd<T> {
     /// The bucket that was next, the earliest at the end.
     open: Vec<Entry<T>>,
     later: Later<T>,
+    /// Room to sort a bucket in.
+    table: Vec<Entry<T>>,
 }
 
 impl<T: Copy> Crowd<T> {
     pub(super) const fn new() -> Self {
-        Crowd { near: Heap::new(), open: Vec::new(), later: Later::new() }
+        Crowd { near: Heap::new(), open: Vec::new(), later: Later::new(), table: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -184,10 +228,7 @@ impl<T: Copy> Crowd<T> {
     #[inline(never)]
     fn open_first(&mut self) {
         let mut entries = self.later.take_first();
-        entries.sort_unstable_by(|one, other| {
-            steps::step();
-            other.when.cmp(&one.when)
-        });
+        sort(&mut entries, &mut self.table);
         // What is left of those that were opened before is due before all of it.
         self.open.iter().for_each(|_| steps::step());
         entries.append(&mut self.open);
@@ -306,6 +347,25 @@ mod tests {
             let mut rest: Vec<u64> = std::iter::from_fn(|| crowd.pop_due(u64::MAX)).collect();
             rest.reverse();
             assert_eq!(rest, all);
+        }
+    }
+
+    /// Also if all of them are in one part, or most.
+    #[test]
+    fn a_bucket_is_sorted_whatever_its_entries() {
+        let rng = Rng::new(7);
+        for (count, spread) in
+            [(1, 1), (127, SPAN), (128, SPAN), (1_000, SPAN), (1_000, 9), (999, 0)]
+        {
+            let (base, mut table) = (5 << SPAN, vec![Entry { when: 1, item: 1 }]);
+            let when = |_| base + u64::from(rng.next()) % (1u64 << spread);
+            let mut entries: Vec<_> =
+                (0..count).map(when).map(|when| Entry { when, item: when }).collect();
+            let mut expected: Vec<u64> = entries.iter().map(|entry| entry.when).collect();
+            sort(&mut entries, &mut table);
+            expected.sort_unstable_by(|one, other| other.cmp(one));
+            assert!(entries.iter().all(|entry| entry.when == entry.item));
+            assert_eq!(entries.iter().map(|entry| entry.when).collect::<Vec<_>>(), expected);
         }
     }
 
