@@ -298,3 +298,53 @@ impl<W: Waits> Chain<W> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// One whose wait may have been ended elsewhere, and who counts those that ask.
+    #[derive(Clone, Copy)]
+    struct Asked<'a> {
+        open: &'a Cell<bool>,
+        times: &'a Cell<usize>,
+    }
+
+    impl Waits for Asked<'_> {
+        fn claim(self) -> bool {
+            self.times.set(self.times.get() + 1);
+            self.open.replace(false)
+        }
+
+        fn is_open(self) -> bool {
+            self.open.get()
+        }
+
+        fn wake(self) {}
+    }
+
+    /// Many wait at a channel, a part of them leaves from wherever it is, and another part was
+    /// woken elsewhere: each of the rest is asked once, and nobody is looked for. So twice as
+    /// many take twice as long.
+    #[test]
+    fn the_work_grows_with_their_number() {
+        for n in [1_000, 2_000, 100_000] {
+            let (times, open) = (Cell::new(0), vec![Cell::new(true); n]);
+            let records: Vec<_> = open
+                .iter()
+                .map(|open| Record::new(Asked { open, times: &times }, ptr::null_mut()))
+                .collect();
+            let mut queue = Queue::new();
+            // SAFETY: they outlive the queue, where they are.
+            records.iter().for_each(|record| unsafe { queue.push(record) });
+            (0..n).step_by(3).rev().for_each(|i| queue.remove(&records[i]));
+            (1..n).step_by(3).for_each(|i| open[i].set(false));
+            let rest: Vec<_> = (2..n).step_by(3).map(|i| ptr::from_ref(&records[i])).collect();
+            let claimed: Vec<_> =
+                std::iter::from_fn(|| queue.claim_first()).map(Claimed::into_raw).collect();
+            assert_eq!(claimed, rest, "in turn");
+            assert_eq!(times.get(), n - n.div_ceil(3), "each that is left, once");
+            assert!(queue.is_empty() && !queue.any_open());
+        }
+    }
+}
