@@ -429,7 +429,7 @@ impl Watch {
             self.beaten = now;
             return false;
         }
-        // If there is something to take, somebody is on the way.
+        // If there is something to take, somebody is on the way, or its P is soon done with it.
         let wanted = idle > 0 && !work_waits(self.sched);
         if !wanted && now - self.beaten < SILENCE {
             return false;

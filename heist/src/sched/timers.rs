@@ -5,11 +5,11 @@
 //! 1. *its P*, when it looks for the next goroutine. Reading the clock costs as
 //!    much as a switch, so a busy P reads it about every 2 µs and not every time
 //!    ([`check`]); a P with nothing to run looks exactly ([`run_due`]), unless they come
-//!    in a crowd: then it rests until some have gathered ([`run_gathered`]).
+//!    in a crowd: then it rests until some have gathered ([`run_gathered`], `gather`).
 //! 2. *thieves*, in their last round, for all Ps in the mask of those that have
 //!    timers ([`steal`]).
 //! 3. *the keeper*: of the Ms that sleep, the one that sleeps until the earliest
-//!    entry of all ([`Keeper`], `find::sleep_idle`). An M that goes to sleep and knows
+//!    entry of all, or until a crowd has gathered ([`Keeper`], `find::sleep_idle`). An M that goes to sleep and knows
 //!    of an earlier entry takes the office over; that costs nobody a wake-up.
 //!    Who adds an entry has a P, whose M looks when it goes to sleep; or it is a
 //!    plain thread and wakes a sleeper, which looks then.
